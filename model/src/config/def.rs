@@ -79,7 +79,7 @@ pub enum Standing {
 /// When a change of a config takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateMode {
-    /// At the next start of the broker.
+    /// Fixed once set: for a broker config until its next start, for a topic config from creation on.
     ReadOnly,
     /// At once.
     Dynamic,

@@ -1,0 +1,177 @@
+//! Broker configs: Kafka's names where Kafka has them, and Weir's.
+
+use std::collections::BTreeMap;
+
+use super::macros::configs;
+use super::suggest::nearest;
+use super::{CleanupPolicy, CompressionType, ConfigDef, ConfigError, TimestampKind, WalSync};
+
+configs! {
+    /// The configs of this broker, resolved.
+    pub struct BrokerConfig, table
+    /// Every broker config that is accepted, in the order DescribeConfigs lists them.
+    BROKER_CONFIGS {
+        /// The address that clients are told to connect to, as PLAINTEXT://HOST:PORT. Empty: the address listened on.
+        advertised_listeners: String = ConfigDef::new("advertised.listeners", "").read_only();
+        /// Create a topic when a client asks for its metadata and allows it.
+        auto_create_topics_enable: bool = ConfigDef::new("auto.create.topics.enable", "true").read_only();
+        /// Where this broker stands, for clients that prefer near replicas.
+        broker_rack: String = ConfigDef::new("broker.rack", "").read_only();
+        /// How the broker stores batches; producer keeps them as they came.
+        compression_type: CompressionType = ConfigDef::new("compression.type", "producer").read_only().default_only();
+        /// Close a connection that sends nothing for this long.
+        connections_max_idle_ms: i64 = ConfigDef::new("connections.max.idle.ms", "600000").at_least(-1).read_only();
+        /// Replicas of a topic created without a count. One broker keeps one copy, see weir.replication.clamp.
+        default_replication_factor: i32 = ConfigDef::new("default.replication.factor", "1").at_least(1).read_only();
+        /// Whether topics may be deleted.
+        delete_topic_enable: bool = ConfigDef::new("delete.topic.enable", "true").read_only();
+        /// Most bytes one fetch answers, but for a first batch that is larger.
+        fetch_max_bytes: i32 = ConfigDef::new("fetch.max.bytes", "57671680").at_least(1024).read_only();
+        /// How long the first join of an empty group waits for further members.
+        group_initial_rebalance_delay_ms: i32 = ConfigDef::new("group.initial.rebalance.delay.ms", "3000").at_least(0).read_only();
+        /// Longest session timeout a group member may ask for.
+        group_max_session_timeout_ms: i32 = ConfigDef::new("group.max.session.timeout.ms", "1800000").at_least(1).read_only();
+        /// Most members a group may have.
+        group_max_size: i32 = ConfigDef::new("group.max.size", "2147483647").at_least(1).read_only();
+        /// Shortest session timeout a group member may ask for.
+        group_min_session_timeout_ms: i32 = ConfigDef::new("group.min.session.timeout.ms", "6000").at_least(1).read_only();
+        /// The address listened on, as PLAINTEXT://HOST:PORT; `--kafka` sets it. Port 0 picks a free one.
+        listeners: String = ConfigDef::new("listeners", "PLAINTEXT://127.0.0.1:9092").read_only();
+        /// See the topic config cleanup.policy.
+        log_cleanup_policy: CleanupPolicy = ConfigDef::new("log.cleanup.policy", "delete").read_only();
+        /// See the topic config delete.retention.ms.
+        log_cleaner_delete_retention_ms: i64 = ConfigDef::new("log.cleaner.delete.retention.ms", "86400000").at_least(0).read_only().hint();
+        /// See the topic config min.cleanable.dirty.ratio.
+        log_cleaner_min_cleanable_ratio: f64 = ConfigDef::new("log.cleaner.min.cleanable.ratio", "0.5").between(0, 1).read_only().hint();
+        /// See the topic config min.compaction.lag.ms.
+        log_cleaner_min_compaction_lag_ms: i64 = ConfigDef::new("log.cleaner.min.compaction.lag.ms", "0").at_least(0).read_only().hint();
+        /// The data directory; `--data` sets it. One directory.
+        log_dirs: String = ConfigDef::new("log.dirs", "./weir-data").read_only();
+        /// See the topic config flush.messages.
+        log_flush_interval_messages: i64 = ConfigDef::new("log.flush.interval.messages", "9223372036854775807").at_least(1).read_only().hint();
+        /// See the topic config index.interval.bytes.
+        log_index_interval_bytes: i32 = ConfigDef::new("log.index.interval.bytes", "4096").at_least(0).read_only().hint();
+        /// See the topic config segment.index.bytes.
+        log_index_size_max_bytes: i32 = ConfigDef::new("log.index.size.max.bytes", "10485760").at_least(4).read_only().hint();
+        /// See the topic config local.retention.bytes.
+        log_local_retention_bytes: i64 = ConfigDef::new("log.local.retention.bytes", "-2").at_least(-2).read_only();
+        /// See the topic config local.retention.ms.
+        log_local_retention_ms: i64 = ConfigDef::new("log.local.retention.ms", "-2").at_least(-2).read_only();
+        /// See the topic config message.timestamp.after.max.ms.
+        log_message_timestamp_after_max_ms: i64 = ConfigDef::new("log.message.timestamp.after.max.ms", "3600000").at_least(0).read_only();
+        /// See the topic config message.timestamp.before.max.ms.
+        log_message_timestamp_before_max_ms: i64 = ConfigDef::new("log.message.timestamp.before.max.ms", "9223372036854775807").at_least(0).read_only();
+        /// See the topic config message.timestamp.type.
+        log_message_timestamp_type: TimestampKind = ConfigDef::new("log.message.timestamp.type", "CreateTime").read_only();
+        /// See the topic config preallocate.
+        log_preallocate: bool = ConfigDef::new("log.preallocate", "false").read_only().hint();
+        /// Bytes per partition beyond which the oldest data is deleted; -1 keeps all.
+        log_retention_bytes: i64 = ConfigDef::new("log.retention.bytes", "-1").at_least(-1).read_only();
+        /// How often retention is applied.
+        log_retention_check_interval_ms: i64 = ConfigDef::new("log.retention.check.interval.ms", "300000").at_least(1).read_only();
+        /// Hours that data is kept; used where log.retention.ms and .minutes are not set. -1 keeps it for ever.
+        log_retention_hours: i32 = ConfigDef::new("log.retention.hours", "168").at_least(-1).read_only();
+        /// Minutes that data is kept; used where log.retention.ms is not set. -1 keeps it for ever; -2, the default, leaves it to log.retention.hours.
+        log_retention_minutes: i32 = ConfigDef::new("log.retention.minutes", "-2").at_least(-2).read_only();
+        /// Milliseconds that data is kept. -1 keeps it for ever; -2, the default, leaves it to log.retention.minutes.
+        log_retention_ms: i64 = ConfigDef::new("log.retention.ms", "-2").at_least(-2).read_only();
+        /// See the topic config segment.ms.
+        log_roll_hours: i32 = ConfigDef::new("log.roll.hours", "168").at_least(1).read_only().hint();
+        /// Size that small segments are merged toward.
+        log_segment_bytes: i32 = ConfigDef::new("log.segment.bytes", "1073741824").at_least(1_048_576).read_only();
+        /// See the topic config file.delete.delay.ms.
+        log_segment_delete_delay_ms: i64 = ConfigDef::new("log.segment.delete.delay.ms", "60000").at_least(0).read_only().hint();
+        /// Most fetch sessions kept; every answer is sessionless, which all clients accept.
+        max_incremental_fetch_session_cache_slots: i32 = ConfigDef::new("max.incremental.fetch.session.cache.slots", "1000").at_least(0).read_only().hint();
+        /// Largest record batch that is accepted, compressed and with its header.
+        message_max_bytes: i32 = ConfigDef::new("message.max.bytes", "1048588").at_least(0).read_only();
+        /// See the topic config min.insync.replicas.
+        min_insync_replicas: i32 = ConfigDef::new("min.insync.replicas", "1").at_least(1).read_only().hint();
+        /// The id of this broker.
+        node_id: i32 = ConfigDef::new("node.id", "0").at_least(0).read_only();
+        /// Partitions of a topic created without a count.
+        num_partitions: i32 = ConfigDef::new("num.partitions", "1").between(1, 100_000).read_only();
+        /// Longest metadata a committed offset may carry, in bytes.
+        offset_metadata_max_bytes: i32 = ConfigDef::new("offset.metadata.max.bytes", "4096").at_least(0).read_only();
+        /// How often expired offsets and groups are looked for.
+        offsets_retention_check_interval_ms: i64 = ConfigDef::new("offsets.retention.check.interval.ms", "600000").at_least(1).read_only();
+        /// How long the offsets of a group without members are kept.
+        offsets_retention_minutes: i32 = ConfigDef::new("offsets.retention.minutes", "10080").at_least(1).read_only();
+        /// Partitions of __consumer_offsets; fixed once the topic exists, which is from the first use of a group.
+        offsets_topic_num_partitions: i32 = ConfigDef::new("offsets.topic.num.partitions", "50").between(1, 10_000).read_only();
+        /// Replicas of __consumer_offsets. One broker keeps one copy.
+        offsets_topic_replication_factor: i32 = ConfigDef::new("offsets.topic.replication.factor", "3").at_least(1).read_only().hint();
+        /// How long an idle producer's sequence numbers are remembered.
+        producer_id_expiration_ms: i64 = ConfigDef::new("producer.id.expiration.ms", "86400000").at_least(1).read_only();
+        /// Bytes of requests that may be in memory at once; -1 leaves it to the broker.
+        queued_max_request_bytes: i64 = ConfigDef::new("queued.max.request.bytes", "-1").at_least(-1).read_only();
+        /// Largest request that is read; a larger one closes its connection.
+        socket_request_max_bytes: i32 = ConfigDef::new("socket.request.max.bytes", "104857600").at_least(1024).read_only();
+        /// See the topic config unclean.leader.election.enable.
+        unclean_leader_election_enable: bool = ConfigDef::new("unclean.leader.election.enable", "false").read_only().hint();
+        /// An external Iceberg REST catalog; empty: the one built in.
+        weir_catalog_url: String = ConfigDef::new("weir.catalog.url", "").read_only().default_only();
+        /// Where data files of the lake go: a folder, file://, s3://, gs:// or az://. Empty: `lake` in the data directory.
+        weir_lake_url: String = ConfigDef::new("weir.lake.url", "").read_only();
+        /// Answer a topic creation that asks for more replicas than there are brokers with what is possible, rather than refuse it.
+        weir_replication_clamp: bool = ConfigDef::new("weir.replication.clamp", "true").read_only();
+        /// Size a partition's tail reaches before it is sealed into a segment; a topic may override it.
+        weir_seal_bytes: i64 = ConfigDef::new("weir.seal.bytes", "67108864").at_least(1_024).read_only();
+        /// Where sealed segments go; empty: the data directory.
+        weir_segment_url: String = ConfigDef::new("weir.segment.url", "").read_only().default_only();
+        /// Memory for rows that are durable but not sealed, over all partitions; beyond it the largest tail is sealed.
+        weir_tail_bytes: i64 = ConfigDef::new("weir.tail.bytes", "268435456").at_least(65_536).read_only();
+        /// Size of one WAL file.
+        weir_wal_segment_bytes: i64 = ConfigDef::new("weir.wal.segment.bytes", "67108864").between(65_536, 4_294_967_296).read_only();
+        /// When written rows count as durable: group (after the sync of their group), interval, none.
+        weir_wal_sync: WalSync = ConfigDef::new("weir.wal.sync", "group").read_only();
+        /// Time between syncs when weir.wal.sync=interval.
+        weir_wal_sync_interval_ms: i64 = ConfigDef::new("weir.wal.sync.interval.ms", "50").between(1, 60_000).read_only();
+    }
+}
+
+impl BrokerConfig {
+    /// Types and checks the configs of the broker.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first config that is unknown, not built, out of bounds, or at odds with another.
+    pub fn resolve(given: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        for name in given.keys() {
+            Self::def(name)?;
+        }
+        let config = Self::parse(given, |def| given.get(def.name).cloned().unwrap_or_else(|| def.default.to_owned()))?;
+        if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms {
+            return Err(ConfigError::Crossed {
+                low: "group.min.session.timeout.ms",
+                low_value: i64::from(config.group_min_session_timeout_ms),
+                high: "group.max.session.timeout.ms",
+                high_value: i64::from(config.group_max_session_timeout_ms),
+            });
+        }
+        Ok(config)
+    }
+
+    /// The row of a broker config.
+    ///
+    /// # Errors
+    /// `Unknown`, with the nearest name.
+    pub fn def(name: &str) -> Result<&'static ConfigDef, ConfigError> {
+        ConfigDef::find(BROKER_CONFIGS, name).ok_or_else(|| ConfigError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(BROKER_CONFIGS, &[], name),
+        })
+    }
+
+    /// The environment variable of a config: `node.id` is `WEIR_NODE_ID`, `weir.wal.sync` is `WEIR_WAL_SYNC`.
+    pub fn environment_name(def: &ConfigDef) -> String {
+        let name = def.name.strip_prefix("weir.").unwrap_or(def.name);
+        format!("WEIR_{}", name.to_ascii_uppercase().replace('.', "_"))
+    }
+}
+
+impl Default for BrokerConfig {
+    /// Nothing set.
+    fn default() -> Self {
+        Self::resolve(&BTreeMap::new()).expect("every default passes its own row, as a test proves")
+    }
+}
