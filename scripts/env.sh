@@ -1,0 +1,70 @@
+# Sourced by the other scripts: one target folder outside the checkout, one C compiler wrapper, one way to say things.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+WEIR_CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/weir"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$WEIR_CACHE/target}"
+export CARGO_TERM_PROGRESS_WHEN=never
+
+say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# RocksDB is most of a cold build; ccache keeps it over `cargo clean` and over machines that share the cache.
+use_ccache() {
+    if [[ -z "${CC:-}" && -z "${CXX:-}" ]] && command -v ccache >/dev/null; then
+        export CC="ccache gcc" CXX="ccache g++"
+    fi
+}
+use_ccache
+
+# packages_present NAME...: true when dpkg knows all of them as installed.
+packages_present() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || return 1
+    done
+}
+
+# install_packages NAME...: apt packages, when root or sudo; otherwise says which are missing and goes on.
+install_packages() {
+    if ! command -v apt-get >/dev/null; then
+        say "no apt-get here: make sure that the equivalents of these are installed: $*"
+        return
+    fi
+    packages_present "$@" && return
+    local root=()
+    if [[ $EUID -ne 0 ]]; then
+        command -v sudo >/dev/null || { say "neither root nor sudo: please install: $*"; return; }
+        root=(sudo)
+    fi
+    say "installing system packages: $*"
+    "${root[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    use_ccache
+}
+
+need_cargo() {
+    if ! command -v cargo >/dev/null; then
+        [[ -f "$HOME/.cargo/env" ]] && source "$HOME/.cargo/env"
+    fi
+    command -v cargo >/dev/null || die "cargo is missing: install Rust 1.95 or newer (https://rustup.rs), then run this again"
+}
+
+# The Python environment of the compatibility tests, made again whenever requirements.txt changes. Sets PYTHON.
+python_env() {
+    install_packages python3 python3-venv
+    local wanted venv
+    wanted="$(sha256sum compat-tests/requirements.txt | cut -c1-12)"
+    venv="$WEIR_CACHE/venv-$wanted"
+    PYTHON="$venv/bin/python"
+    if [[ ! -e "$venv/complete" ]]; then
+        say "installing the Python clients and engines of compat-tests/requirements.txt into $venv"
+        rm -rf "$venv"
+        python3 -m venv "$venv"
+        "$PYTHON" -m pip install -q --disable-pip-version-check -r compat-tests/requirements.txt
+        touch "$venv/complete"
+    fi
+}
+
+# What compiling Weir needs: a C++ compiler and libclang for RocksDB.
+build_packages() { install_packages gcc g++ make pkg-config clang libclang-dev ccache; }
