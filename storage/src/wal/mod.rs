@@ -12,6 +12,7 @@
 mod entry;
 mod error;
 mod queue;
+mod read_ahead;
 mod reader;
 mod recovery;
 mod space;

@@ -6,10 +6,15 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::entry::{EntryHeader, HEADER_SIZE};
+use super::read_ahead::{Chunk, ReadAhead};
 use crate::disk::{BLOCK_SIZE, DiskFile, align_down, align_up, aligned_start};
 
 /// Read at a time: large enough for direct I/O at full speed, small enough to be checksummed from the cache.
 const CHUNK_BYTES: usize = 2 * 1024 * 1024;
+
+/// Room in front of a chunk that is read ahead, for an entry that began in the one before: a batch of Kafka's default size
+/// limit. A larger one is carried too, but its rest is read when it is met.
+const CARRY_BYTES: usize = 1024 * 1024 + BLOCK_SIZE;
 
 /// An entry whose CRC was checked.
 pub(super) struct ReadEntry {
@@ -24,9 +29,10 @@ pub(super) struct EntryReader {
     /// The bytes of the file from `chunk_position` on.
     chunk: Bytes,
     chunk_position: u64,
-    /// The allocations of this chunk and of the one before, to be used in turn: an entry across two chunks is carried
-    /// from one to the other.
-    backings: [Bytes; 2],
+    /// The chunk's whole allocation, to be used again for the chunk after the next.
+    backing: Bytes,
+    /// Runs once the file turns out to be read in sequence.
+    ahead: Option<ReadAhead>,
 }
 
 impl EntryReader {
@@ -38,7 +44,8 @@ impl EntryReader {
             size,
             chunk: Bytes::new(),
             chunk_position: 0,
-            backings: [Bytes::new(), Bytes::new()],
+            backing: Bytes::new(),
+            ahead: None,
         })
     }
 
@@ -96,28 +103,65 @@ impl EntryReader {
         } else {
             (Bytes::new(), align_down(position))
         };
-        let read_to = align_up(end).max(read_from + len_u64(CHUNK_BYTES)).min(self.size);
-        let read_len = usize::try_from(read_to - read_from).expect("a chunk fits the address space");
-        let room = carried.len() + read_len + 2 * BLOCK_SIZE;
-        let mut buffer = self.take_backing(room);
-        let read_at = carried.len() + aligned_start(&buffer[carried.len()..]);
-        buffer[read_at - carried.len()..read_at].copy_from_slice(&carried);
-        self.file
-            .read_exact_at(&mut buffer[read_at..read_at + read_len], read_from)?;
-        let start = read_at - carried.len();
+        let mut next = self.read_from(read_from, end, carried.len())?;
+        let start = next.at - carried.len();
+        next.buffer[start..next.at].copy_from_slice(&carried);
+        let read_to = next.position + len_u64(next.len);
         self.chunk_position = read_from - len_u64(carried.len());
-        let backing = buffer.freeze();
-        self.chunk = backing.slice(start..read_at + read_len);
-        self.backings.swap(0, 1);
-        self.backings[0] = backing;
+        let backing = next.buffer.freeze();
+        self.chunk = backing.slice(start..next.at + next.len);
+        drop(carried);
+        let old = std::mem::replace(&mut self.backing, backing);
+        if overlaps {
+            self.begin_next(read_to, old)?;
+        }
         Ok(())
     }
 
-    /// The memory of the chunk before this one when nobody kept a slice of it, else new memory.
-    fn take_backing(&mut self, room: usize) -> BytesMut {
-        match std::mem::take(&mut self.backings[1]).try_into_mut() {
+    /// The chunk that starts at `from` and holds what is up to `to`, with room for `carried` bytes in front: the one that was
+    /// read ahead if it will do, else one read now.
+    fn read_from(&mut self, from: u64, to: u64, carried: usize) -> io::Result<Chunk> {
+        if let Some(ahead) = self.ahead.as_mut() {
+            let fits = |chunk: &Chunk| chunk.position == from && from + len_u64(chunk.len) >= to && chunk.at >= carried;
+            if let Some(chunk) = ahead.take()?.filter(fits) {
+                return Ok(chunk);
+            }
+        }
+        let mut chunk = self.chunk_at(from, to, carried, Bytes::new());
+        chunk.read(&*self.file)?;
+        Ok(chunk)
+    }
+
+    /// Begins to read the chunk at `from`, into `old` if nobody kept a slice of it.
+    fn begin_next(&mut self, from: u64, old: Bytes) -> io::Result<()> {
+        if from >= self.size {
+            return Ok(());
+        }
+        let chunk = self.chunk_at(from, from, CARRY_BYTES, old);
+        if self.ahead.is_none() {
+            self.ahead = Some(ReadAhead::start(self.file.clone())?);
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.request(chunk);
+        }
+        Ok(())
+    }
+
+    /// A chunk to be read: from a block boundary in the file to one in memory.
+    fn chunk_at(&self, from: u64, to: u64, carried: usize, old: Bytes) -> Chunk {
+        let read_to = align_up(to).max(from + len_u64(CHUNK_BYTES)).min(self.size);
+        let len = usize::try_from(read_to - from).expect("a chunk fits the address space");
+        let room = carried + BLOCK_SIZE + len;
+        let buffer = match old.try_into_mut() {
             Ok(unique) if unique.len() >= room => unique,
             _ => BytesMut::zeroed(room),
+        };
+        let at = carried + aligned_start(&buffer[carried..]);
+        Chunk {
+            buffer,
+            at,
+            position: from,
+            len,
         }
     }
 }
