@@ -31,6 +31,8 @@ pub(super) fn parse_columns(sql: &str) -> Result<Vec<Column>, SchemaError> {
             Token::Whitespace(_) => vec![],
             // `ARRAY<ARRAY<INT>>`: the tokenizer reads a shift.
             Token::ShiftRight => vec![Token::Gt, Token::Gt],
+            // `STRUCT<>`: and an inequality.
+            Token::Neq => vec![Token::Lt, Token::Gt],
             other => vec![other],
         })
         .collect();
