@@ -18,6 +18,9 @@
 //! that neither a recycled file's old entries nor a payload that imitates an entry is ever taken for one. `synced through`
 //! is the highest seq known to be durable when the group was written: an unreadable entry at or below the `synced through` of
 //! a later entry is damage; above it, a write that the crash cut short.
+//!
+//! A log that was closed ends with an *end mark* in a block of its own: the same header with magic "WWLX", no payload, and both seqs
+//! those of the last entry. It proves the last group synced, which no later entry does.
 
 use crc_fast::crc32_iscsi;
 use uuid::Uuid;
@@ -27,6 +30,7 @@ use weir_model::{PartitionId, TopicId};
 pub(super) const HEADER_SIZE: usize = 64;
 
 const MAGIC: [u8; 4] = *b"WWL1";
+const END_MAGIC: [u8; 4] = *b"WWLX";
 
 /// Where the checksummed part starts.
 pub(super) const CHECKED_FROM: usize = 8;
@@ -96,6 +100,43 @@ impl EntryHeader {
     }
 }
 
+/// Says that a log was closed with everything up to `synced_through` on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EndMark {
+    pub(super) log_id: u64,
+    pub(super) synced_through: u64,
+}
+
+impl EndMark {
+    /// The mark in these bytes, if there is one and its CRC is right.
+    pub(super) fn parse(bytes: &[u8; HEADER_SIZE]) -> Option<EndMark> {
+        let whole = bytes[..4] == END_MAGIC && crc32_iscsi(&bytes[CHECKED_FROM..]) == u32_at(bytes, 4);
+        whole.then(|| EndMark {
+            log_id: u64_at(bytes, 32),
+            synced_through: u64_at(bytes, 24),
+        })
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; HEADER_SIZE] {
+        let header = EntryHeader {
+            crc: 0,
+            partition: PartitionId {
+                topic: TopicId::from_uuid(Uuid::nil()),
+                index: 0,
+            },
+            seq: self.synced_through,
+            synced_through: self.synced_through,
+            log_id: self.log_id,
+            payload_size: 0,
+        };
+        let mut bytes = header.to_bytes();
+        bytes[..4].copy_from_slice(&END_MAGIC);
+        let crc = crc32_iscsi(&bytes[CHECKED_FROM..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+}
+
 fn array_at<const N: usize>(bytes: &[u8; HEADER_SIZE], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);
@@ -141,7 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn an_end_mark_survives_its_bytes_and_is_no_entry() {
+        let mark = EndMark {
+            log_id: 42,
+            synced_through: 9,
+        };
+        let mut bytes = mark.to_bytes();
+        assert_eq!(EndMark::parse(&bytes), Some(mark));
+        assert_eq!(EntryHeader::parse(&bytes), None);
+        bytes[24] ^= 1;
+        assert_eq!(EndMark::parse(&bytes), None);
+    }
+
+    #[test]
     fn zeros_are_no_header() {
         assert_eq!(EntryHeader::parse(&[0; HEADER_SIZE]), None);
+        assert_eq!(EndMark::parse(&[0; HEADER_SIZE]), None);
     }
 }

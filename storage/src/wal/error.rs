@@ -29,9 +29,9 @@ pub enum WalError {
         /// What the operating system said.
         source: Arc<io::Error>,
     },
-    /// An entry that was synced cannot be read back, and later ones can. Nothing was changed on the disk.
+    /// An entry cannot be read back, and what is behind it proves that it was synced. Nothing was changed on the disk.
     #[error(
-        "WAL file {file} is damaged at byte {position}: entry {seq} is unreadable, yet entry {later} after it proves that it was synced; \
+        "WAL file {file} is damaged at byte {position}: entry {seq} is unreadable, yet what follows says that the log was synced through entry {synced_through}; \
          nothing was changed; run `weir doctor` on the data directory to see what can be saved"
     )]
     Corrupt {
@@ -41,8 +41,8 @@ pub enum WalError {
         position: u64,
         /// The first entry that is missing.
         seq: WalSeq,
-        /// A later entry that says `seq` was synced before it.
-        later: WalSeq,
+        /// How far the log was synced, as a later entry or the end mark says.
+        synced_through: WalSeq,
     },
     /// A file's first entry, by its name, comes before the end of the file in front of it.
     #[error(

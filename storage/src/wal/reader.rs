@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::entry::{EntryHeader, HEADER_SIZE};
+use super::entry::{EndMark, EntryHeader, HEADER_SIZE};
 use super::read_ahead::{Chunk, ReadAhead};
 use crate::disk::{BLOCK_SIZE, DiskFile, align_down, align_up, aligned_start};
 
@@ -56,6 +56,18 @@ impl EntryReader {
 
     /// The plausible header at `position`, if there is one whose entry fits the file. The CRC is not checked.
     pub(super) fn header_at(&mut self, position: u64) -> io::Result<Option<EntryHeader>> {
+        let Some(bytes) = self.header_bytes(position)? else {
+            return Ok(None);
+        };
+        Ok(EntryHeader::parse(&bytes).filter(|header| position + header.total_size() <= self.size))
+    }
+
+    /// The end mark at `position`, if there is one.
+    pub(super) fn end_mark_at(&mut self, position: u64) -> io::Result<Option<EndMark>> {
+        Ok(self.header_bytes(position)?.and_then(|bytes| EndMark::parse(&bytes)))
+    }
+
+    fn header_bytes(&mut self, position: u64) -> io::Result<Option<[u8; HEADER_SIZE]>> {
         if position + 64 > self.size {
             return Ok(None);
         }
@@ -63,7 +75,7 @@ impl EntryReader {
         let at = self.offset(position);
         let mut bytes = [0; HEADER_SIZE];
         bytes.copy_from_slice(&self.chunk[at..at + HEADER_SIZE]);
-        Ok(EntryHeader::parse(&bytes).filter(|header| position + header.total_size() <= self.size))
+        Ok(Some(bytes))
     }
 
     /// The entry at `position` that `wanted` accepts by its header and whose CRC is right.

@@ -57,8 +57,8 @@ struct Scan<'a> {
 /// What the entries behind an unreadable one say.
 #[derive(Default)]
 struct Beyond {
-    /// One that proves the unreadable one was synced.
-    proof: Option<u64>,
+    /// How far the log was synced, if that is past the unreadable one.
+    synced_through: Option<u64>,
     torn_bytes: u64,
 }
 
@@ -176,7 +176,7 @@ impl Scan<'_> {
         let mut beyond = self.look_beyond(file, reader, position)?;
         torn_bytes += beyond.torn_bytes;
         for next in following {
-            if beyond.proof.is_some() {
+            if beyond.synced_through.is_some() {
                 break;
             }
             let mut reader = self
@@ -187,12 +187,12 @@ impl Scan<'_> {
             beyond = self.look_beyond(next, &mut reader, 0)?;
             torn_bytes += beyond.torn_bytes;
         }
-        if let Some(later) = beyond.proof {
+        if let Some(synced_through) = beyond.synced_through {
             return Err(WalError::Corrupt {
                 file: file.path.clone(),
                 position,
                 seq: WalSeq::new(self.expected),
-                later: WalSeq::new(later),
+                synced_through: WalSeq::new(synced_through),
             });
         }
         if torn_bytes > 0 {
@@ -213,6 +213,12 @@ impl Scan<'_> {
         let mut torn_to = position;
         let mut at = position;
         while at < reader.size() {
+            if let Some(mark) = reader.end_mark_at(at).map_err(unreadable)? {
+                if mark.synced_through >= self.expected && self.log_id.is_none_or(|log_id| mark.log_id == log_id) {
+                    beyond.synced_through = Some(mark.synced_through);
+                    break;
+                }
+            }
             if let Some(header) = reader.header_at(at).map_err(unreadable)? {
                 if self.fits(&header) && header.seq >= self.expected {
                     torn_to = torn_to.max(at + header.total_size());
@@ -220,7 +226,7 @@ impl Scan<'_> {
                         header.seq > self.expected && header.synced_through >= self.expected && self.fits(header)
                     };
                     if let Some(entry) = reader.entry_at(at, proves).map_err(unreadable)? {
-                        beyond.proof = Some(entry.header.seq);
+                        beyond.synced_through = Some(entry.header.synced_through);
                         break;
                     }
                 }

@@ -310,13 +310,13 @@ fn a_damaged_middle_is_refused_and_nothing_is_touched() {
                     file: named,
                     position: at,
                     seq,
-                    later,
+                    synced_through,
                 } = &error
                 else {
                     panic!("wrong error: {error}");
                 };
                 assert_eq!(named, &file);
-                assert!(*at <= 4096 && later > seq, "{error}");
+                assert!(*at <= 4096 && synced_through >= seq, "{error}");
                 assert!(error.to_string().contains("weir doctor"));
             }
             disk.flip_bit(&file, position, 3).expect("flipped back");
@@ -324,6 +324,32 @@ fn a_damaged_middle_is_refused_and_nothing_is_touched() {
             assert_eq!(replayed, pushed, "nothing was lost");
         }
     }
+}
+
+#[test]
+fn a_damaged_last_group_of_a_closed_log_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    let fatal = Arc::default();
+    let (wal, _) = open_simulated(&disk, config(32 * 1024, &fatal)).expect("opened");
+    let pushed = [1, 2].map(|_| push(&wal, &Arc::default(), Bytes::from_static(b"x")).expect("pushed"));
+    wal.close().expect("closed");
+    let file = log_files(&disk).remove(0);
+    let last = if wal.stats().groups == 1 { 81 } else { 4096 };
+    disk.flip_bit(&file, last + 70, 0).expect("flipped");
+    let error = open_simulated(&disk, config(32 * 1024, &fatal)).err().expect("refused");
+    assert!(
+        matches!(
+            error,
+            WalError::Corrupt {
+                synced_through: WalSeq(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    disk.flip_bit(&file, last + 70, 0).expect("flipped back");
+    let (_, replayed) = open_simulated(&disk, config(32 * 1024, &fatal)).expect("opened");
+    assert_eq!(replayed, pushed);
 }
 
 #[test]
@@ -366,6 +392,52 @@ fn a_failing_write_is_fatal() {
     assert!(matches!(wait(&wal, 1), Err(WalError::Failed { .. })));
     assert!(wal.close().is_err());
     assert_eq!(fatal.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_sink_that_panics_is_fatal_rather_than_a_silent_stop() {
+    struct Panics;
+    impl DurableSink for Panics {
+        fn durable(&self, _token: u64) {
+            panic!("a bug in a sink");
+        }
+    }
+    let disk = SimulatedDisk::new(1);
+    let fatal = Arc::default();
+    let (wal, _) = open_simulated(&disk, config(64 * 1024, &fatal)).expect("opened");
+    let mut admission = block_on(wal.admit(1000)).expect("admitted");
+    let entry = WalEntry {
+        partition: partition_of(1),
+        prefix: [0; 16],
+        body: Bytes::new(),
+        sink: Arc::new(Panics),
+        token: 0,
+    };
+    let seq = wal.push(&mut admission, entry);
+    assert!(matches!(block_on(wal.durable(seq)), Err(WalError::Failed { .. })));
+    drop(admission);
+    drop(wal);
+    assert_eq!(fatal.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn under_an_interval_an_entry_completes_when_written_and_is_synced_in_time() {
+    let disk = SimulatedDisk::new(1);
+    let fatal = Arc::default();
+    let settings = WalConfig {
+        sync: SyncPolicy::Interval(2),
+        ..config(64 * 1024, &fatal)
+    };
+    let (wal, _) = open_simulated(&disk, settings.clone()).expect("opened");
+    let pushed = push(&wal, &Arc::default(), Bytes::from_static(b"x")).expect("pushed");
+    wait(&wal, 1).expect("written");
+    while wal.stats().syncs == 0 {
+        std::thread::yield_now();
+    }
+    disk.crash(CrashStyle::LoseUnsynced);
+    drop(wal);
+    let (_, replayed) = open_simulated(&disk, settings).expect("opened");
+    assert_eq!(replayed, [pushed]);
 }
 
 #[test]

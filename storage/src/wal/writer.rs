@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::entry::EntryHeader;
+use super::entry::{EndMark, EntryHeader, HEADER_SIZE};
 use super::queue::{Queued, Wake};
 use super::staging::Staging;
 use super::{Shared, SyncPolicy, WalError, entry_size};
-use crate::disk::{DiskFile, align_up};
+use crate::disk::{AlignedBuffer, BLOCK_SIZE, DiskFile, align_up};
 
 /// At most this much goes out under one sync: what is behind it waits no longer than that takes.
 const GROUP_BYTES: u64 = 16 * 1024 * 1024;
@@ -207,15 +207,27 @@ impl Writer {
         self.shared.permits.add_permits(permits);
     }
 
-    /// Leaves the last file synced and without its unused room.
+    /// Leaves the last file synced, with an end mark and without its unused room.
     fn finish(&mut self) -> Result<(), WalError> {
         let Some(current) = &self.current else {
             return Ok(());
         };
         let failed = |error| WalError::io("close", current.file.path(), error);
-        // Before the cut: nothing may make the entries wait for it.
+        // Before the mark, which says so.
         current.file.sync_data().map_err(failed)?;
-        current.file.set_size(current.position).map_err(failed)?;
+        let mut end = current.position;
+        // A file without room for it goes unmarked: the mark is a help, not worth a new file.
+        if end < current.size {
+            let mark = EndMark {
+                log_id: self.log_id,
+                synced_through: self.written_through,
+            };
+            let mut block = AlignedBuffer::zeroed(BLOCK_SIZE);
+            block.as_mut_slice()[..HEADER_SIZE].copy_from_slice(&mark.to_bytes());
+            current.file.write_all_at(block.as_slice(), end).map_err(failed)?;
+            end = align_up(end + 1);
+        }
+        current.file.set_size(end).map_err(failed)?;
         current.file.sync_data().map_err(failed)
     }
 }
