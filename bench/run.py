@@ -23,16 +23,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "compat-tests"))
 
-from harness import orders, wide  # noqa: E402
-from harness.broker import Broker  # noqa: E402
-from harness.clients import BY_NAME  # noqa: E402
-from harness.kafka_peer import KAFKA_VERSION, ApacheKafka  # noqa: E402
-from harness.process import wait_until  # noqa: E402
+from harness import orders, wide
+from harness.broker import Broker
+from harness.clients import BY_NAME
+from harness.kafka_peer import KAFKA_VERSION, ApacheKafka
+from harness.process import wait_until
 
 GB = 1e9
 ADMIN = BY_NAME["confluent-kafka"]
@@ -63,7 +64,9 @@ class Measured:
 
 
 def median(runs: list[Measured]) -> Measured:
-    return Measured(*(statistics.median(getattr(run, name) for run in runs) for name in ("records", "gigabytes", "seconds", "cpu")))
+    return Measured(
+        *(statistics.median(getattr(run, name) for run in runs) for name in ("records", "gigabytes", "seconds", "cpu"))
+    )
 
 
 def load(server, verb: str, topic: str, settle: float = 1.0, **options) -> Measured:
@@ -72,13 +75,17 @@ def load(server, verb: str, topic: str, settle: float = 1.0, **options) -> Measu
     before = server.cpu_seconds()
     done = subprocess.run(
         [str(LOAD), verb, "--bootstrap", server.bootstrap, "--topic", topic, *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         raise SystemExit(f"{server.peer}: load {verb} {topic} failed: {done.stderr}\n{server.log_tail()}")
     time.sleep(settle)
     told = json.loads(done.stdout)
-    return Measured(told.get("offsets", told["records"]), told["bytes"] / GB, told["seconds"], server.cpu_seconds() - before)
+    return Measured(
+        told.get("offsets", told["records"]), told["bytes"] / GB, told["seconds"], server.cpu_seconds() - before
+    )
 
 
 _topics = 0
@@ -120,7 +127,12 @@ class Bench:
             return Broker(folder, {"group.initial.rebalance.delay.ms": "0", **(settings or {})}).start()
         return ApacheKafka(folder, settings).start()
 
-    def alternate(self, measure: Callable[[object], Measured], warm_up: Callable[[object], object], kafka: dict[str, str] | None = None) -> dict[str, Measured]:
+    def alternate(
+        self,
+        measure: Callable[[object], Measured],
+        warm_up: Callable[[object], object],
+        kafka: dict[str, str] | None = None,
+    ) -> dict[str, Measured]:
         """A B A B: each round measures every peer once, on one long-lived warmed-up process each."""
         servers = {peer: self.server(peer, kafka if peer == "kafka" else None) for peer in self.peers}
         runs: dict[str, list[Measured]] = {peer: [] for peer in self.peers}
@@ -131,7 +143,10 @@ class Bench:
                 for peer, server in servers.items():
                     run = measure(server)
                     runs[peer].append(run)
-                    print(f"    round {number + 1} {peer:5}  {run.cpu_per_gb:6.2f} CPU-s/GB  {run.mb_per_s:7.1f} MB/s  {run.records_per_s:11,.0f} rec/s  RSS {server.rss_bytes() / 1e6:,.0f} MB", flush=True)
+                    print(
+                        f"    round {number + 1} {peer:5}  {run.cpu_per_gb:6.2f} CPU-s/GB  {run.mb_per_s:7.1f} MB/s  {run.records_per_s:11,.0f} rec/s  RSS {server.rss_bytes() / 1e6:,.0f} MB",
+                        flush=True,
+                    )
         finally:
             for server in servers.values():
                 server.stop()
@@ -144,7 +159,11 @@ class Bench:
     def add_cost(self, workload: str, found: dict[str, Measured], goal: float, of_kafka: float | None) -> None:
         """The row of a workload whose goal is CPU-seconds per GB, absolute and against Kafka."""
         weir = found["weir"]
-        figure, wanted, met = f"{weir.cpu_per_gb:.2f} CPU-s/GB, {weir.mb_per_s:.0f} MB/s", f"{goal:g}", weir.cpu_per_gb <= goal
+        figure, wanted, met = (
+            f"{weir.cpu_per_gb:.2f} CPU-s/GB, {weir.mb_per_s:.0f} MB/s",
+            f"{goal:g}",
+            weir.cpu_per_gb <= goal,
+        )
         if kafka := found.get("kafka"):
             ratio = weir.cpu_per_gb / kafka.cpu_per_gb
             figure += f" (Kafka {kafka.cpu_per_gb:.2f}, {kafka.mb_per_s:.0f} MB/s: {ratio:.2f}x)"
@@ -155,12 +174,23 @@ class Bench:
 
     # -- workloads --------------------------------------------------------------
 
-    def produce(self, name: str, size: int, gigabytes: float, goal: float, of_kafka: float | None, partitions: int = 1) -> None:
+    def produce(
+        self, name: str, size: int, gigabytes: float, goal: float, of_kafka: float | None, partitions: int = 1
+    ) -> None:
         def measure(server):
-            return load(server, "produce", new_topic(server, partitions), size=size, bytes=self.bytes(gigabytes), partitions=partitions)
+            return load(
+                server,
+                "produce",
+                new_topic(server, partitions),
+                size=size,
+                bytes=self.bytes(gigabytes),
+                partitions=partitions,
+            )
 
         def warm_up(server):
-            load(server, "produce", new_topic(server), size=size, bytes=self.bytes(3 if server.peer == "kafka" else 0.5))
+            load(
+                server, "produce", new_topic(server), size=size, bytes=self.bytes(3 if server.peer == "kafka" else 0.5)
+            )
 
         self.add_cost(name, self.alternate(measure, warm_up), goal, of_kafka)
 
@@ -182,7 +212,9 @@ class Bench:
             gigabytes = 0.15 if server.peer == "kafka" else 0.75
             return load(server, "produce", new_topic(server, 16, config), bytes=self.bytes(gigabytes), **how)
 
-        found = self.alternate(measure, lambda server: load(server, "produce", new_topic(server, 16), bytes=self.bytes(0.5), **how))
+        found = self.alternate(
+            measure, lambda server: load(server, "produce", new_topic(server, 16), bytes=self.bytes(0.5), **how)
+        )
         weir = found["weir"]
         figure, met = f"{weir.records_per_s:,.0f} rec/s at {weir.cpu_per_gb:.2f} CPU-s/GB", None
         if kafka := found.get("kafka"):
@@ -212,25 +244,42 @@ class Bench:
             load(server, "produce", topic, size=1024, bytes=self.bytes(10), partitions=1000)
             server.kill()
             started = time.monotonic()
-            server.spawn(server.command()) if peer == "weir" else server.spawn(server.java("kafka.Kafka", str(server.folder / "server.properties")))
-            wait_until(lambda: answers_metadata(server.kafka_port), 300, f"{peer} to serve again", pause=0.005)
+            server.spawn(server.command())
+            wait_until(partial(answers_metadata, server.kafka_port), 300, f"{peer} to serve again", pause=0.005)
             times[peer] = time.monotonic() - started
             load(server, "fetch", topic, partitions=1000)
             server.stop()
             shutil.rmtree(server.data, ignore_errors=True)
             print(f"    {peer:5}  {times[peer]:.2f} s", flush=True)
         beside = f" (Kafka {times['kafka']:.1f} s)" if "kafka" in times else ""
-        self.add(f"kill -9, {10 * self.scale:g} GB in 1,000 partitions, to serving", f"{times['weir']:.2f} s{beside}", "2 s", times["weir"] <= 2)
+        self.add(
+            f"kill -9, {10 * self.scale:g} GB in 1,000 partitions, to serving",
+            f"{times['weir']:.2f} s{beside}",
+            "2 s",
+            times["weir"] <= 2,
+        )
 
     # -- tables: Weir alone, Kafka has none -------------------------------------
 
     def order_lines(self) -> Path:
         path = self.folder / "orders.jsonl"
         if not path.exists():
-            path.write_bytes(b"".join(value + b"\n" for value in orders.stream(seed=42, count=200_000, styles=(orders.python_default,), irregular_share=0)))
+            path.write_bytes(
+                b"".join(
+                    value + b"\n"
+                    for value in orders.stream(
+                        seed=42, count=200_000, styles=(orders.python_default,), irregular_share=0
+                    )
+                )
+            )
         return path
 
-    def weir_alone(self, measure: Callable[[Broker, str], Measured], config: dict[str, str], prepare: Callable[[Broker, str], object]) -> Measured:
+    def weir_alone(
+        self,
+        measure: Callable[[Broker, str], Measured],
+        config: dict[str, str],
+        prepare: Callable[[Broker, str], object],
+    ) -> Measured:
         runs = []
         server = self.server("weir")
         try:
@@ -238,7 +287,10 @@ class Bench:
                 topic = new_topic(server, 1, config)
                 prepare(server, topic)
                 runs.append(measure(server, topic))
-                print(f"    round {number + 1} weir   {runs[-1].cpu_per_gb:6.2f} CPU-s/GB  {runs[-1].mb_per_s:7.1f} MB/s  {runs[-1].records_per_s:11,.0f} rows/s  RSS {server.rss_bytes() / 1e6:,.0f} MB", flush=True)
+                print(
+                    f"    round {number + 1} weir   {runs[-1].cpu_per_gb:6.2f} CPU-s/GB  {runs[-1].mb_per_s:7.1f} MB/s  {runs[-1].records_per_s:11,.0f} rows/s  RSS {server.rss_bytes() / 1e6:,.0f} MB",
+                    flush=True,
+                )
         finally:
             server.stop()
             shutil.rmtree(server.data, ignore_errors=True)
@@ -251,7 +303,12 @@ class Bench:
         config = {**orders.TOPIC_CONFIG, "weir.lake.enable": "false", "weir.seal.bytes": str(4 << 30)}
         found = self.weir_alone(measure, config, lambda server, topic: None)
         rate = found.gigabytes * 1000 / found.cpu
-        self.add("JSON rows to acknowledged columns", f"{rate:.0f} MB of JSON per broker CPU-s, {found.mb_per_s:.0f} MB/s", "150", rate >= 150)
+        self.add(
+            "JSON rows to acknowledged columns",
+            f"{rate:.0f} MB of JSON per broker CPU-s, {found.mb_per_s:.0f} MB/s",
+            "150",
+            rate >= 150,
+        )
 
     def json_replay(self) -> None:
         for keep_raw, goal in (("when-needed", 2.0), ("always", 0.6)):
@@ -274,9 +331,13 @@ class Bench:
             load(server, "produce", topic, lines=path, bytes=self.bytes(0.5))
             server.seal(topic)
 
+        two_as_arrow = f"bench;weir.columns={wide.TWO};weir.format=arrow"
         rates = {}
-        for name, how in (("full row", {}), ("2 of 20", {"client_id": f"bench;weir.columns={wide.TWO};weir.format=arrow"})):
-            found = self.weir_alone(lambda server, topic: load(server, "fetch", topic, **how), wide.TOPIC_CONFIG, prepare)
+        for name, client_id in (("full row", "bench"), ("2 of 20", two_as_arrow)):
+            read = partial(load, verb="fetch", client_id=client_id)
+            found = self.weir_alone(
+                lambda server, topic, read=read: read(server, topic=topic), wide.TOPIC_CONFIG, prepare
+            )
             rates[name] = found.records / found.cpu
         ratio = rates["2 of 20"] / rates["full row"]
         figure = f"{rates['2 of 20']:,.0f} rows/CPU-s against {rates['full row']:,.0f}: {ratio:.1f}x"
@@ -309,7 +370,14 @@ def answers_metadata(port: int) -> bool:
 
 
 def machine() -> str:
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown")
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown",
+    )
     memory = int(Path("/proc/meminfo").read_text().split()[1]) / (1 << 20)
     return f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, shared by broker and client"
 
@@ -330,7 +398,9 @@ def main() -> int:
 
     peers = ("weir",) if arguments.weir_only else ("kafka", "weir")
     bench = Bench(arguments.folder, arguments.rounds, arguments.scale, peers)
-    print(f"machine: {machine()}\nclient: librdkafka through bench/load.c; Kafka {KAFKA_VERSION}, 1 GiB heap; median of {arguments.rounds}")
+    print(
+        f"machine: {machine()}\nclient: librdkafka through bench/load.c; Kafka {KAFKA_VERSION}, 1 GiB heap; median of {arguments.rounds}"
+    )
     for name in chosen:
         print(f"  {name}", flush=True)
         WORKLOADS[name](bench)

@@ -80,12 +80,19 @@ class LoadProducer(threading.Thread):
         self.stopping = threading.Event()
         self.producer = Producer(
             {
-                "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": idempotent, "linger.ms": 5,
-                "message.timeout.ms": 120_000, "retry.backoff.ms": 50, "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 200, "batch.num.messages": 200, "log_level": 0,
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "linger.ms": 5,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "batch.num.messages": 200,
+                "log_level": 0,
                 "error_cb": self._on_error,
             }
-        )  # fmt: skip
+        )
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -135,11 +142,17 @@ class Witness:
     def __init__(self, bootstrap: str):
         self.consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap, "group.id": "witness", "enable.auto.commit": False, "check.crcs": True,
-                "auto.offset.reset": "error", "fetch.wait.max.ms": 50, "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 200, "log_level": 0,
+                "bootstrap.servers": bootstrap,
+                "group.id": "witness",
+                "enable.auto.commit": False,
+                "check.crcs": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
             }
-        )  # fmt: skip
+        )
         self.seen: dict[Place, bytes] = {}
         self.next = {(topic, partition): 0 for topic in TOPICS for partition in range(PARTITIONS)}
         self.consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self.next])
@@ -171,7 +184,7 @@ class Witness:
         while True:
             try:
                 return self.consumer.get_watermark_offsets(TopicPartition(topic, partition), 5)[1]
-            except Exception as error:  # noqa: BLE001 (the client's connection may still be the dead broker's)
+            except Exception as error:  # the client's connection may still be the dead broker's
                 if time.monotonic() > deadline:
                     raise Violation(f"no high watermark of {topic}-{partition} for 30 s: {error}") from error
 
@@ -204,14 +217,18 @@ def check_idempotent(producer: LoadProducer, seen: dict[Place, bytes]) -> None:
             raise Violation(f"the idempotent producer {producer.name} has repeats or disorder in {where}")
         sequences += in_log_order
     if sorted(sequences) != list(range(producer.sent)):
-        raise Violation(f"the idempotent producer {producer.name} sent {producer.sent} records, the log has {len(sequences)}")
+        raise Violation(
+            f"the idempotent producer {producer.name} sent {producer.sent} records, the log has {len(sequences)}"
+        )
 
 
 def check_second_reading(broker: Broker, witness: Witness) -> None:
     """The whole log again from offset 0, now from wherever its records went: the same bytes at the same offsets."""
     for topic, partition in witness.next:
         first = sorted((place[2], value) for place, value in witness.seen.items() if place[:2] == (topic, partition))
-        again = [(offset, value) for offset, _key, value in with_librdkafka(broker.bootstrap, topic, len(first), partition)]
+        again = [
+            (offset, value) for offset, _key, value in with_librdkafka(broker.bootstrap, topic, len(first), partition)
+        ]
         if again != first:
             differs = next((pair for pair in zip(first, again) if pair[0] != pair[1]), None)
             raise Violation(f"{topic}-{partition} reads differently the second time, first difference: {differs}")
@@ -223,7 +240,9 @@ def check_lake(broker: Broker, witness: Witness) -> None:
     found = lake.offsets(broker, TABLE)
     if found != expected:
         missing, twice = set(expected) - set(found), len(found) - len(set(found))
-        raise Violation(f"the lake has {len(found)} rows of {len(expected)}: {len(missing)} missing, {twice} twice; {sorted(missing)[:5]}")
+        raise Violation(
+            f"the lake has {len(found)} rows of {len(expected)}: {len(missing)} missing, {twice} twice; {sorted(missing)[:5]}"
+        )
     rows = lake.scan(broker, TABLE, ("producer", "sequence", "_kafka"))
     in_lake = list(zip(rows.column("producer").to_pylist(), rows.column("sequence").to_pylist()))
     in_log = [sent_of(witness.seen[(TABLE, *place)]) for place in expected]
@@ -252,7 +271,9 @@ def run(folder: Path, cycles: int, seed: int) -> str:
         admin.create_topic(broker.bootstrap, topic, PARTITIONS, config)
     acknowledged = Acknowledged()
     producers = [
-        LoadProducer(broker.bootstrap, f"{topic}-{kind}", topic, kind == "idempotent", acknowledged, rng.randrange(1 << 30))
+        LoadProducer(
+            broker.bootstrap, f"{topic}-{kind}", topic, kind == "idempotent", acknowledged, rng.randrange(1 << 30)
+        )
         for topic in TOPICS
         for kind in ("plain-1", "plain-2", "idempotent")
     ]
@@ -269,7 +290,9 @@ def run(folder: Path, cycles: int, seed: int) -> str:
             if acknowledged.errors:
                 raise Violation(acknowledged.errors[0])
             if cycle % 10 == 0 or cycle == cycles:
-                print(f"  kill -9 cycle {cycle}/{cycles}: {len(promised):,} records acknowledged, all there", flush=True)
+                print(
+                    f"  kill -9 cycle {cycle}/{cycles}: {len(promised):,} records acknowledged, all there", flush=True
+                )
         for producer in producers:
             producer.stopping.set()
         for producer in producers:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "compat-tests"))
 
-import pyarrow as pa  # noqa: E402
-import pyarrow.compute as pc  # noqa: E402
-from pyiceberg.catalog import load_catalog  # noqa: E402
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import load_catalog
 
-from harness import orders  # noqa: E402
-from harness.clients import BY_NAME, Refused  # noqa: E402
-from harness.reading import read_arrow  # noqa: E402
-from harness.record import Record  # noqa: E402
+from harness import orders
+from harness.clients import BY_NAME, Refused
+from harness.reading import read_arrow
+from harness.record import Record
 
 CONFLUENT, KAFKA_PYTHON = BY_NAME["confluent-kafka"], BY_NAME["kafka-python"]
 

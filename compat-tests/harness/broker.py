@@ -42,7 +42,7 @@ class Broker(ServerProcess):
         super().__init__(folder / "weir.log")
         self.data = folder / "data"
         self.settings = dict(settings or {})
-        self.kafka_port, self.http_port, self.flight_port = free_port(), free_port(), free_port()
+        self.kafka_port, self.http_port = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
         self.http = f"http://127.0.0.1:{self.http_port}"
 
@@ -50,11 +50,15 @@ class Broker(ServerProcess):
 
     def command(self) -> list[str]:
         command = [
-            str(weir_binary()), "serve", "--data", str(self.data),
-            "--kafka", self.bootstrap,
-            "--http", f"127.0.0.1:{self.http_port}",
-            "--flight", f"127.0.0.1:{self.flight_port}",
-        ]  # fmt: skip
+            str(weir_binary()),
+            "serve",
+            "--data",
+            str(self.data),
+            "--kafka",
+            self.bootstrap,
+            "--http",
+            f"127.0.0.1:{self.http_port}",
+        ]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -136,16 +140,15 @@ class Broker(ServerProcess):
 
     # -- states of a topic ----------------------------------------------------
 
-    def local_segment_files(self) -> list[Path]:
-        """Sealed files still on the local disk, all topics."""
+    def arrow_segments(self) -> list[Path]:
+        """Sealed `.arrow` files on the local disk, all topics, in the order of their names."""
         lake = self.data / "lake"
-        return [
-            path
-            for path in self.data.rglob("*")
-            if path.suffix in (".arrow", ".log") and lake not in path.parents and path.is_file()
-        ]
+        return sorted(path for path in self.data.rglob("*.arrow") if lake not in path.parents)
 
-    def wait_local_copy_dropped(self, timeout: float = 60) -> None:
-        """Wait until tiered segments are gone from the local disk (`local.retention.ms` must be short)."""
-        wait_until(lambda: not self.local_segment_files(), timeout, "no sealed file left on the local disk", 0.2)
+    def wait_local_copy_dropped(self, topic: str, timeout: float = 60) -> None:
+        """Wait until the topic's segments are gone from the local disk (`local.retention.ms` must be short)."""
 
+        def dropped():
+            return all(partition["local_segments"] == 0 for partition in self.partitions(topic))
+
+        wait_until(dropped, timeout, f"the local segments of {topic} dropped", 0.2)

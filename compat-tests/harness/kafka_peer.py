@@ -52,7 +52,15 @@ def kafka_jars() -> Path:
     if not (cache / "complete").exists():
         cache.mkdir(parents=True, exist_ok=True)
         (cache / "pom.xml").write_text(POM)
-        command = ["mvn", "-q", "-B", "-f", str(cache / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(cache / "pom.xml"),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={libs}",
+        ]
         subprocess.run(command, check=True)
         (cache / "complete").touch()
     return libs
@@ -72,8 +80,16 @@ class ApacheKafka(ServerProcess):
         self.bootstrap = f"127.0.0.1:{self.kafka_port}"
 
     def java(self, main: str, *arguments: str) -> list[str]:
-        options = [f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        options = [
+            f"-Xms{self.heap}",
+            f"-Xmx{self.heap}",
+            "-XX:+UseG1GC",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]
         return ["java", *options, "-cp", f"{kafka_jars()}/*", main, *arguments]
+
+    def command(self) -> list[str]:
+        return self.java("kafka.Kafka", str(self.folder / "server.properties"))
 
     def start(self, timeout: float = 120) -> "ApacheKafka":
         properties = self.folder / "server.properties"
@@ -83,7 +99,7 @@ class ApacheKafka(ServerProcess):
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
             command = self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        self.spawn(self.java("kafka.Kafka", str(properties)))
+        self.spawn(self.command())
         wait_until(self._serves, timeout, "Kafka's port to open")
         return self
 

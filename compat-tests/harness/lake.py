@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
-import pyarrow.compute  # noqa: F401 (pa.compute)
+import pyarrow.compute  # noqa: F401 (makes pa.compute)
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
@@ -28,7 +26,9 @@ def scan(broker: Broker, topic: str, columns: tuple[str, ...] = ("*",)) -> pa.Ta
     if "_kafka" not in rows.column_names:
         return rows
     kafka = rows.column("_kafka").combine_chunks()
-    keys = pa.table({"partition": pa.compute.struct_field(kafka, "partition"), "offset": pa.compute.struct_field(kafka, "offset")})
+    keys = pa.table(
+        {"partition": pa.compute.struct_field(kafka, "partition"), "offset": pa.compute.struct_field(kafka, "offset")}
+    )
     return rows.take(pa.compute.sort_indices(keys, [("partition", "ascending"), ("offset", "ascending")]))
 
 
@@ -36,8 +36,3 @@ def offsets(broker: Broker, topic: str) -> list[tuple[int, int]]:
     """(partition, offset) of every row of the table, sorted; a row that is there twice is here twice."""
     rows = load(broker, topic).scan(selected_fields=("_kafka",)).to_arrow().column("_kafka")
     return sorted((row["partition"], row["offset"]) for row in rows.to_pylist())
-
-
-def segments(broker: Broker) -> list[Path]:
-    """The sealed `.arrow` files on the local disk, in the order of their first offset."""
-    return sorted(path for path in broker.local_segment_files() if path.suffix == ".arrow")

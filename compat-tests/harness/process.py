@@ -70,7 +70,9 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still running {timeout:g} s after SIGTERM; its log ends:\n{self.log_tail()}") from None
+            raise AssertionError(
+                f"still running {timeout:g} s after SIGTERM; its log ends:\n{self.log_tail()}"
+            ) from None
 
     def kill(self) -> None:
         """kill -9, and wait until the process is gone."""

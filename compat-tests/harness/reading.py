@@ -13,13 +13,26 @@ from .clients import aio
 from .clients.base import Refused
 
 
-def with_librdkafka(bootstrap: str, topic: str, count: int, partition: int = 0, client_id: str = "reader", start: int = 0, timeout: float = 60) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+def with_librdkafka(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    partition: int = 0,
+    client_id: str = "reader",
+    start: int = 0,
+    timeout: float = 60,
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of `count` records through confluent-kafka."""
     settings = {
-        "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
-        "client.id": client_id, "auto.offset.reset": "error", "queued.min.messages": 200_000,
+        "bootstrap.servers": bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "check.crcs": True,
+        "client.id": client_id,
+        "auto.offset.reset": "error",
+        "queued.min.messages": 200_000,
         "fetch.message.max.bytes": 8_000_000,
-    }  # fmt: skip
+    }
     consumer = Consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
@@ -27,7 +40,9 @@ def with_librdkafka(bootstrap: str, topic: str, count: int, partition: int = 0, 
         while seen < count:
             messages = consumer.consume(min(20_000, count - seen), timeout)
             if not messages:
-                raise TimeoutError(f"confluent-kafka read {seen} of {count} records of {topic}-{partition}, then none for {timeout:g} s")
+                raise TimeoutError(
+                    f"confluent-kafka read {seen} of {count} records of {topic}-{partition}, then none for {timeout:g} s"
+                )
             for message in messages:
                 if message.error():
                     raise Refused(message.error().str())
@@ -37,14 +52,19 @@ def with_librdkafka(bootstrap: str, topic: str, count: int, partition: int = 0, 
         consumer.close()
 
 
-def with_aiokafka(bootstrap: str, topic: str, count: int, partition: int = 0, timeout: float = 60) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+def with_aiokafka(
+    bootstrap: str, topic: str, count: int, partition: int = 0, timeout: float = 60
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of `count` records through aiokafka, whose protocol code is nobody else's."""
 
     async def open_consumer():
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none",
-            max_partition_fetch_bytes=8_000_000, check_crcs=True,
-        )  # fmt: skip
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=8_000_000,
+            check_crcs=True,
+        )
         await consumer.start()
         consumer.assign([AioTopicPartition(topic, partition)])
         consumer.seek(AioTopicPartition(topic, partition), 0)
@@ -57,7 +77,9 @@ def with_aiokafka(bootstrap: str, topic: str, count: int, partition: int = 0, ti
             polled = aio.run(consumer.getmany(timeout_ms=int(timeout * 1000), max_records=min(20_000, count - seen)))
             messages = [message for of_partition in polled.values() for message in of_partition]
             if not messages:
-                raise TimeoutError(f"aiokafka read {seen} of {count} records of {topic}-{partition}, then none for {timeout:g} s")
+                raise TimeoutError(
+                    f"aiokafka read {seen} of {count} records of {topic}-{partition}, then none for {timeout:g} s"
+                )
             for message in messages:
                 yield message.offset, message.key, message.value
             seen += len(messages)
@@ -74,13 +96,21 @@ def assert_same_bytes(bootstrap: str, topic: str, values: list[bytes], partition
         count = 0
         for offset, _key, value in reader(bootstrap, topic, len(values), partition):
             assert offset == count, f"{where}: {name} got offset {offset} after {count - 1}"
-            assert value == values[count], f"{where}: {name} at offset {offset} got\n{value!r}\nproduced was\n{values[count]!r}"
+            assert value == values[count], (
+                f"{where}: {name} at offset {offset} got\n{value!r}\nproduced was\n{values[count]!r}"
+            )
             count += 1
         assert count == len(values)
 
 
 def read_arrow(
-    bootstrap: str, topic: str, columns: list[str] | None, end: int, partition: int = 0, start: int = 0, timeout: float = 30
+    bootstrap: str,
+    topic: str,
+    columns: list[str] | None,
+    end: int,
+    partition: int = 0,
+    start: int = 0,
+    timeout: float = 30,
 ) -> pa.Table:
     """Offsets `start..end` of a partition as Arrow, by a stock librdkafka consumer that asks in its client id.
 
@@ -89,10 +119,15 @@ def read_arrow(
     options = "weir.format=arrow" if columns is None else f"weir.columns={','.join(columns)};weir.format=arrow"
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
-            "client.id": f"arrow-reader;{options}", "auto.offset.reset": "error", "fetch.message.max.bytes": 8_000_000,
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "client.id": f"arrow-reader;{options}",
+            "auto.offset.reset": "error",
+            "fetch.message.max.bytes": 8_000_000,
         }
-    )  # fmt: skip
+    )
     tables, reached = [], start - 1
     try:
         consumer.assign([TopicPartition(topic, partition, start)])

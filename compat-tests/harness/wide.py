@@ -33,7 +33,10 @@ def stream(seed: int, count: int) -> Iterator[bytes]:
             "at": (EPOCH + timedelta(milliseconds=250 * number)).isoformat(timespec="milliseconds"),
             "uptime_s": rng.randrange(10_000_000),
             "amount": rng.randrange(1, 5_000_000) / 1000,
-            **{name: round(rng.gauss(50, 15), 3) for name in ("cpu", "memory", "disk", "temperature", "humidity", "pressure")},
+            **{
+                name: round(rng.gauss(50, 15), 3)
+                for name in ("cpu", "memory", "disk", "temperature", "humidity", "pressure")
+            },
             "rx_bytes": rng.randrange(1 << 40),
             "tx_bytes": rng.randrange(1 << 40),
             "errors": rng.randrange(100),

@@ -20,9 +20,15 @@ DROP_LOCAL_SOON = {"local.retention.ms": "1"}
 def produce_all(bootstrap: str, topic: str, values: list[bytes], **settings) -> None:
     failures: list[str] = []
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "compression.type": "lz4",
-         "queue.buffering.max.messages": 500_000, **settings}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+            **settings,
+        }
+    )
 
     def delivered(error, _message):
         if error is not None:
@@ -53,7 +59,7 @@ def stages(broker, topic):
     broker.tier(topic)
     yield "segments and lake"
     CONFLUENT.alter_topic_config(broker.bootstrap, topic, DROP_LOCAL_SOON)
-    broker.wait_local_copy_dropped()
+    broker.wait_local_copy_dropped(topic)
     yield "lake"
     broker.restart()
     yield "lake after a restart"
@@ -90,7 +96,8 @@ def test_keys_headers_and_timestamps_come_back_from_every_place_a_record_can_be_
     keys = (None, b"", b"key", bytes(range(256)))
     headers = ((), (("h", b"1"),), (("h", b"1"), ("h", None), ("g", b"")))
     records = [
-        Record(value, keys[i % 4], headers[i % 3], timestamp=1_760_000_000_000 + i * 7) for i, value in enumerate(values)
+        Record(value, keys[i % 4], headers[i % 3], timestamp=1_760_000_000_000 + i * 7)
+        for i, value in enumerate(values)
     ]
     CONFLUENT.produce(broker.bootstrap, topic, records)
     for place in stages(broker, topic):
@@ -117,7 +124,7 @@ def test_pyarrow_opens_a_segment_file_and_finds_the_rows(orders_topic):
     values = list(orders.stream(seed=4, count=3_000))
     produce_all(broker.bootstrap, topic, values)
     broker.seal(topic)
-    tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in lake.segments(broker)]
+    tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in broker.arrow_segments()]
     rows = pa.concat_tables(tables).sort_by("_offset")
     expected = orders.expected_columns(values)
     assert rows.column("_offset").to_pylist() == list(range(len(values)))
@@ -162,7 +169,9 @@ def test_duckdb_reads_the_parquet_files_that_the_catalog_names(orders_topic):
 def test_a_topic_without_a_schema_takes_the_same_way(start_broker, topic):
     broker = start_broker({"log.retention.check.interval.ms": "200"})
     CONFLUENT.create_topic(broker.bootstrap, topic, 1, {"weir.lake.enable": "true"})
-    records = [Record(bytes([i]) * 100, f"k{i}".encode(), (("h", b"1"),), timestamp=1_760_000_000_000 + i) for i in range(200)]
+    records = [
+        Record(bytes([i]) * 100, f"k{i}".encode(), (("h", b"1"),), timestamp=1_760_000_000_000 + i) for i in range(200)
+    ]
     records += [Record(None, b"tombstone", timestamp=1_760_000_001_000), Record(b"", None, timestamp=1_760_000_001_000)]
     CONFLUENT.produce(broker.bootstrap, topic, records)
     for place in stages(broker, topic):

@@ -10,8 +10,15 @@ import pytest
 
 from harness.clients import ALL, Client
 from harness.clients.base import (
-    ADMIN, ALTER_CONFIG, CODECS, EMPTY_AND_NULL, HEADERS, IDEMPOTENCE, NULL_HEADER_VALUE, Refused,
-)  # fmt: skip
+    ADMIN,
+    ALTER_CONFIG,
+    CODECS,
+    EMPTY_AND_NULL,
+    HEADERS,
+    IDEMPOTENCE,
+    NULL_HEADER_VALUE,
+    Refused,
+)
 from harness.process import wait_until
 from harness.record import Record
 

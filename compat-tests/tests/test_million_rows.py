@@ -21,7 +21,9 @@ ROWS = 1_000_000
 
 @pytest.fixture(scope="module")
 def values():
-    return list(orders.stream(seed=10, count=ROWS, styles=(orders.python_default, orders.javascript), irregular_share=0.002))
+    return list(
+        orders.stream(seed=10, count=ROWS, styles=(orders.python_default, orders.javascript), irregular_share=0.002)
+    )
 
 
 class Stopwatch:
@@ -53,13 +55,18 @@ def test_a_million_rows_come_back_byte_for_byte_and_add_up_everywhere(start_brok
     lap("read by two clients from segments")
 
     expected_amount = pc.sum(orders.expected_columns(values, ["amount"]).column("amount")).as_py()
-    sealed = pa.concat_tables([pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(["_offset", "id", "amount"]) for path in lake.segments(broker)])
+    sealed = pa.concat_tables(
+        [
+            pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(["_offset", "id", "amount"])
+            for path in broker.arrow_segments()
+        ]
+    )
     assert_adds_up(sealed.sort_by("_offset"), expected_amount)
     lap("pyarrow summed the segment files")
 
     broker.tier(topic)
     BY_NAME["confluent-kafka"].alter_topic_config(broker.bootstrap, topic, DROP_LOCAL_SOON)
-    broker.wait_local_copy_dropped()
+    broker.wait_local_copy_dropped(topic)
     lap("tiered, local copy dropped")
     assert_same_bytes(broker.bootstrap, topic, values, where="lake")
     lap("read by two clients from the lake")

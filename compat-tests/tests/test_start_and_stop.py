@@ -46,7 +46,9 @@ def test_start_on_an_empty_folder_answers_metadata_within_the_goal(tmp_path):
         times.append((time.monotonic() - started) * 1000)
         broker.stop()
     best = sorted(times)[len(times) // 2]
-    print(f"empty start to first Metadata answer: median {best:.0f} ms of {[f'{t:.0f}' for t in times]}, goal {START_GOAL_MS} ms")
+    print(
+        f"empty start to first Metadata answer: median {best:.0f} ms of {[f'{t:.0f}' for t in times]}, goal {START_GOAL_MS} ms"
+    )
     assert best <= START_GOAL_MS
 
 

@@ -45,9 +45,15 @@ class Member(GroupMember):
     def __init__(self, bootstrap: str, group: str, topic: str):
         async def start():
             consumer = AIOKafkaConsumer(
-                topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
-                enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=500, fetch_max_wait_ms=100,
-            )  # fmt: skip
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                session_timeout_ms=6000,
+                heartbeat_interval_ms=500,
+                fetch_max_wait_ms=100,
+            )
             # start() waits for the assignment, which another member's silence can delay: let poll wait instead.
             self.starting = asyncio.ensure_future(consumer.start())
             return consumer
@@ -86,18 +92,26 @@ class AioKafka(Client):
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         async def act():
             producer = AIOKafkaProducer(
-                bootstrap_servers=bootstrap, acks="all", compression_type=None if codec == "none" else codec,
-                enable_idempotence=idempotent, linger_ms=5, max_request_size=2_000_000,
-            )  # fmt: skip
+                bootstrap_servers=bootstrap,
+                acks="all",
+                compression_type=None if codec == "none" else codec,
+                enable_idempotence=idempotent,
+                linger_ms=5,
+                max_request_size=2_000_000,
+            )
             await producer.start()
             try:
                 waiting = [
                     await producer.send(
-                        topic, value=record.value, key=record.key, headers=list(record.headers),
-                        partition=record.partition, timestamp_ms=record.timestamp,
+                        topic,
+                        value=record.value,
+                        key=record.key,
+                        headers=list(record.headers),
+                        partition=record.partition,
+                        timestamp_ms=record.timestamp,
                     )
                     for record in records
-                ]  # fmt: skip
+                ]
                 return await asyncio.gather(*waiting, return_exceptions=True)
             finally:
                 await producer.stop()
@@ -112,9 +126,13 @@ class AioKafka(Client):
         async def open_consumer():
             more = {} if client_id is None else {"client_id": client_id}
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none",
-                fetch_max_wait_ms=100, max_partition_fetch_bytes=4_000_000, **more,
-            )  # fmt: skip
+                bootstrap_servers=bootstrap,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                fetch_max_wait_ms=100,
+                max_partition_fetch_bytes=4_000_000,
+                **more,
+            )
             await consumer.start()
             consumer.assign([TopicPartition(topic, partition)])
             consumer.seek(TopicPartition(topic, partition), start)

@@ -18,7 +18,9 @@ IDEMPOTENCE = "idempotent producer"
 ADMIN = "create, delete and describe topics"
 ALTER_CONFIG = "incremental config changes"
 CLIENT_ID_OPTIONS = "a free client id"
-EVERYTHING = frozenset({HEADERS, NULL_HEADER_VALUE, EMPTY_AND_NULL, IDEMPOTENCE, ADMIN, ALTER_CONFIG, CLIENT_ID_OPTIONS})
+EVERYTHING = frozenset(
+    {HEADERS, NULL_HEADER_VALUE, EMPTY_AND_NULL, IDEMPOTENCE, ADMIN, ALTER_CONFIG, CLIENT_ID_OPTIONS}
+)
 
 
 class Refused(Exception):
@@ -71,9 +73,16 @@ class Client(ABC):
 
     @abstractmethod
     def fetch(
-        self, bootstrap: str, topic: str, count: int, *, partition: int = 0, start: int = 0,
-        client_id: str | None = None, timeout: float = 60,
-    ) -> list[Record]:  # fmt: skip
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        start: int = 0,
+        client_id: str | None = None,
+        timeout: float = 60,
+    ) -> list[Record]:
         """The first `count` records of a partition at or above offset `start`."""
 
     @abstractmethod
@@ -87,7 +96,9 @@ class Client(ABC):
     def topics(self, bootstrap: str) -> dict[str, int]:
         """Topic name -> number of partitions."""
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+    def create_topic(
+        self, bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None
+    ) -> None:
         raise NotImplementedError(self.name)
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:

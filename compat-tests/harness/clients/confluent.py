@@ -86,9 +86,14 @@ class Confluent(Client):
         for index, record in enumerate(records):
             more = {} if record.timestamp is None else {"timestamp": record.timestamp}
             producer.produce(
-                topic, value=record.value, key=record.key, headers=list(record.headers),
-                partition=record.partition, on_delivery=delivered(index), **more,
-            )  # fmt: skip
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=record.partition,
+                on_delivery=delivered(index),
+                **more,
+            )
             producer.poll(0)
         producer.flush(60)
         if errors:

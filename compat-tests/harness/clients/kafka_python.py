@@ -29,9 +29,15 @@ def poll_once(consumer: KafkaConsumer, seconds: float) -> list[Record]:
 class Member(GroupMember):
     def __init__(self, bootstrap: str, group: str, topic: str):
         self.consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
-            enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=500, fetch_max_wait_ms=100,
-        )  # fmt: skip
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+            fetch_max_wait_ms=100,
+        )
 
     def poll(self, seconds: float) -> list[Record]:
         return poll_once(self.consumer, seconds)
@@ -53,17 +59,25 @@ class KafkaPython(Client):
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", compression_type=None if codec == "none" else codec,
-            enable_idempotence=idempotent, linger_ms=5, max_request_size=2_000_000,
-        )  # fmt: skip
+            bootstrap_servers=bootstrap,
+            acks="all",
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            linger_ms=5,
+            max_request_size=2_000_000,
+        )
         try:
             futures = [
                 producer.send(
-                    topic, value=record.value, key=record.key, headers=list(record.headers),
-                    partition=record.partition, timestamp_ms=record.timestamp,
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp,
                 )
                 for record in records
-            ]  # fmt: skip
+            ]
             producer.flush(60)
             offsets, errors = [], []
             for future in futures:
@@ -80,9 +94,14 @@ class KafkaPython(Client):
     def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
         more = {} if client_id is None else {"client_id": client_id}
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=100,
-            max_poll_records=5000, max_partition_fetch_bytes=4_000_000, **more,
-        )  # fmt: skip
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=100,
+            max_poll_records=5000,
+            max_partition_fetch_bytes=4_000_000,
+            **more,
+        )
         try:
             consumer.assign([TopicPartition(topic, partition)])
             consumer.seek(TopicPartition(topic, partition), start)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ..record import Record
-from .base import HEADERS, IDEMPOTENCE, CLIENT_ID_OPTIONS, NULL_HEADER_VALUE, Client, GroupMember, Refused, collect
+from .base import CLIENT_ID_OPTIONS, HEADERS, IDEMPOTENCE, NULL_HEADER_VALUE, Client, GroupMember, Refused, collect
 
 # offset, partition, timestamp, key and value lengths (-1 is null), then key, value and headers.
 FORMAT = "%o %p %T %K %S\\n%k%s\\n%h\\n"
@@ -88,7 +88,12 @@ class Running:
 
 class Member(GroupMember):
     def __init__(self, bootstrap: str, group: str, topic: str):
-        settings = ["session.timeout.ms=6000", "heartbeat.interval.ms=500", "auto.offset.reset=earliest", "fetch.wait.max.ms=100"]
+        settings = [
+            "session.timeout.ms=6000",
+            "heartbeat.interval.ms=500",
+            "auto.offset.reset=earliest",
+            "fetch.wait.max.ms=100",
+        ]
         options = [part for setting in settings for part in ("-X", setting)]
         self.running = Running(["-b", bootstrap, *options, "-G", group, topic])
 
@@ -150,7 +155,14 @@ class Kcat(Client):
                 path = Path(folder) / f"{number}"
                 path.write_bytes(record.value or b"")
                 paths.append(str(path))
-            settings = ["-X", "message.max.bytes=2000000", "-X", "acks=all", "-X", f"enable.idempotence={str(idempotent).lower()}"]
+            settings = [
+                "-X",
+                "message.max.bytes=2000000",
+                "-X",
+                "acks=all",
+                "-X",
+                f"enable.idempotence={str(idempotent).lower()}",
+            ]
             command = ["kcat", "-b", bootstrap, *settings, "-z", codec, "-P", "-t", topic, *arguments, *paths]
             done = subprocess.run(command, capture_output=True, timeout=120)
             errors = done.stderr.decode(errors="replace")

@@ -88,9 +88,15 @@ class RustRdkafka(Client):
 
     def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
         answer = self.ask(
-            "fetch", bootstrap=bootstrap, topic=topic, partition=partition, start=start, count=count,
-            client_id=client_id, timeout=timeout,
-        )  # fmt: skip
+            "fetch",
+            bootstrap=bootstrap,
+            topic=topic,
+            partition=partition,
+            start=start,
+            count=count,
+            client_id=client_id,
+            timeout=timeout,
+        )
         return [record_of(wire) for wire in answer]
 
     def join(self, bootstrap, group, topic):
