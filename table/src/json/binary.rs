@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use super::sink::Sink;
+
 const PADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(true).with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const BARE: GeneralPurposeConfig = PADDED.with_encode_padding(false);
@@ -43,11 +45,10 @@ impl Base64Form {
         }
     }
 
-    pub fn write(self, bytes: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-        let written = self.engine().encode_slice(bytes, &mut out[start..]).expect("the buffer holds the padded length");
-        out.truncate(start + written);
+    pub fn write(self, bytes: &[u8], out: &mut impl Sink) {
+        out.write_with(bytes.len().div_ceil(3) * 4, |room| {
+            self.engine().encode_slice(bytes, room).expect("the room is the padded length")
+        });
     }
 }
 

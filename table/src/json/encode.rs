@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use super::bound::BoundColumn;
 use super::program::Program;
 use super::project::copy_members;
+use super::sink::RowBuffer;
 use super::style::JsonStyle;
 use crate::schema::{TableSchema, log_column};
 
@@ -90,6 +91,7 @@ pub struct ValueEncoder {
     programs: Vec<(Box<str>, Program)>,
     by_style: HashMap<Box<str>, usize>,
     bound: Option<BoundBatch>,
+    row: RowBuffer,
 }
 
 struct BoundBatch {
@@ -128,6 +130,7 @@ impl ValueEncoder {
             programs: Vec::new(),
             by_style: HashMap::new(),
             bound: None,
+            row: RowBuffer::default(),
         }
     }
 
@@ -202,7 +205,9 @@ impl ValueEncoder {
             }
         };
         let (style, program) = &self.programs[index];
-        if program.write(&bound.columns, row, out) {
+        self.row.clear();
+        if program.write(&bound.columns, row, &mut self.row) {
+            out.extend_from_slice(self.row.as_slice());
             Ok(EncodedValue::Bytes)
         } else {
             Err(EncodeError::Value { row, style: style.to_string() })

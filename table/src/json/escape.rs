@@ -1,6 +1,7 @@
 //! How producers' languages escape strings. One table per dialect, all of them read back to the same text.
 
 use super::scan::{bytes_equal, non_ascii, string_specials};
+use super::sink::Sink;
 
 /// What stands for a character outside ASCII.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Dialect {
 
     /// Writes `text` in quotes.
     #[inline]
-    pub fn write_string(&self, text: &str, out: &mut Vec<u8>) {
+    pub fn write_string(&self, text: &str, out: &mut impl Sink) {
         out.push(b'"');
         let run = self.plain_run(text.as_bytes());
         if run == text.len() {
@@ -165,7 +166,7 @@ impl Dialect {
     }
 
     #[inline(never)]
-    fn write_escaped(&self, text: &str, mut run: usize, out: &mut Vec<u8>) {
+    fn write_escaped(&self, text: &str, mut run: usize, out: &mut impl Sink) {
         let mut rest = text;
         loop {
             let (plain, stopped) = rest.split_at(run);
@@ -177,7 +178,7 @@ impl Dialect {
         }
     }
 
-    fn write_char(&self, character: char, out: &mut Vec<u8>) {
+    fn write_char(&self, character: char, out: &mut impl Sink) {
         if let Some(escape) = self.ascii.get(character as usize) {
             match escape {
                 0 => out.push(character as u8),
@@ -200,7 +201,7 @@ impl Dialect {
         }
     }
 
-    fn write_unit(&self, unit: u16, out: &mut Vec<u8>) {
+    fn write_unit(&self, unit: u16, out: &mut impl Sink) {
         let nibble = |shift: u16| self.hex[usize::from(unit >> shift & 15)];
         out.extend_from_slice(&[b'\\', b'u', nibble(12), nibble(8), nibble(4), nibble(0)]);
     }

@@ -1,5 +1,7 @@
 //! The shortest digits of a number, laid out as a producer's language lays them out.
 
+use super::sink::Sink;
+
 /// Whose layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FloatForm {
@@ -47,7 +49,7 @@ impl FloatForm {
 
     /// Writes a finite double.
     #[inline]
-    pub fn write_f64(self, value: f64, out: &mut Vec<u8>) {
+    pub fn write_f64(self, value: f64, out: &mut impl Sink) {
         let mut buffer = ryu::Buffer::new();
         let text = buffer.format_finite(value);
         let (low, high) = self.like_ryu();
@@ -58,7 +60,7 @@ impl FloatForm {
 
     /// Writes a finite float by its own shortest digits.
     #[inline]
-    pub fn write_f32(self, value: f32, out: &mut Vec<u8>) {
+    pub fn write_f32(self, value: f32, out: &mut impl Sink) {
         let mut buffer = ryu::Buffer::new();
         let text = buffer.format_finite(value);
         let (low, high) = self.like_ryu();
@@ -69,7 +71,7 @@ impl FloatForm {
     }
 
     #[inline(always)]
-    fn write_ryu(self, text: &str, alike: bool, out: &mut Vec<u8>) {
+    fn write_ryu(self, text: &str, alike: bool, out: &mut impl Sink) {
         if !alike {
             return self.relayout(text.as_bytes(), out);
         }
@@ -81,7 +83,7 @@ impl FloatForm {
     }
 
     #[cold]
-    fn relayout(self, text: &[u8], out: &mut Vec<u8>) {
+    fn relayout(self, text: &[u8], out: &mut impl Sink) {
         let (negative, text) = match text.split_first() {
             Some((b'-', rest)) => (true, rest),
             _ => (false, text),
@@ -114,7 +116,7 @@ impl FloatForm {
     }
 
     /// Writes `0.DIGITS x 10^point`. `digits` has no leading zero; trailing ones are dropped; empty is zero.
-    pub fn layout(self, negative: bool, digits: &[u8], point: i32, out: &mut Vec<u8>) {
+    pub fn layout(self, negative: bool, digits: &[u8], point: i32, out: &mut impl Sink) {
         let end = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
         let digits = &digits[..end];
         let whole_suffix: &[u8] = if self == Self::JavaScript { b"" } else { b".0" };
@@ -133,7 +135,7 @@ impl FloatForm {
         match usize::try_from(point) {
             Ok(point) if point >= digits.len() => {
                 out.extend_from_slice(digits);
-                out.resize(out.len() + point - digits.len(), b'0');
+                out.repeat(b'0', point - digits.len());
                 out.extend_from_slice(whole_suffix);
             }
             Ok(point) if point > 0 => {
@@ -143,13 +145,13 @@ impl FloatForm {
             }
             _ => {
                 out.extend_from_slice(b"0.");
-                out.resize(out.len() + point.unsigned_abs() as usize, b'0');
+                out.repeat(b'0', point.unsigned_abs() as usize);
                 out.extend_from_slice(digits);
             }
         }
     }
 
-    fn exponential(self, digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
+    fn exponential(self, digits: &[u8], exponent: i32, out: &mut impl Sink) {
         out.push(digits[0]);
         if digits.len() > 1 {
             out.push(b'.');
@@ -196,7 +198,7 @@ impl DecimalForm {
     }
 
     #[inline]
-    pub fn write(self, unscaled: i128, scale: usize, out: &mut Vec<u8>) {
+    pub fn write(self, unscaled: i128, scale: usize, out: &mut impl Sink) {
         let mut buffer = itoa::Buffer::new();
         // 64-bit division is several times faster than 128-bit, and most decimals are small.
         let magnitude = unscaled.unsigned_abs();
@@ -223,7 +225,7 @@ impl DecimalForm {
                     out.extend_from_slice(fraction);
                 } else {
                     out.extend_from_slice(b"0.");
-                    out.resize(out.len() + scale - digits.len(), b'0');
+                    out.repeat(b'0', scale - digits.len());
                     out.extend_from_slice(digits);
                 }
             }

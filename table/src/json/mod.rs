@@ -17,6 +17,7 @@ mod program;
 mod project;
 mod scan;
 pub mod seal;
+mod sink;
 pub mod style;
 mod time;
 mod value;

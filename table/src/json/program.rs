@@ -5,6 +5,7 @@ use super::bound::{BoundColumn, BoundValues};
 use super::escape::Dialect;
 use super::float::{DecimalForm, FloatForm};
 use super::form::{Form, Member, Nulls, pick_binary, pick_decimal, pick_float, pick_fraction, pick_upper};
+use super::sink::{Literal, RowBuffer, Sink};
 use super::style::JsonStyle;
 use super::time::{FractionForm, MICROS_PER_MINUTE, parse_zone, write_date, write_time, write_timestamp};
 use super::value::write_uuid;
@@ -29,8 +30,10 @@ struct ObjectWriter {
 }
 
 struct MemberWriter {
-    /// Item separator, key and key separator; the first member written leaves out the item separator.
-    prefix: Box<[u8]>,
+    /// Key and key separator.
+    key: Literal,
+    /// The same after an item separator, for all but the first member written.
+    next_key: Literal,
     /// The column's place among the bound ones.
     slot: usize,
     omit_null: bool,
@@ -74,7 +77,7 @@ impl Program {
 
     /// Appends one row. False when the row's values do not fit the style; `out` then ends in part of a row.
     #[inline]
-    pub fn write(&self, columns: &[BoundColumn], row: usize, out: &mut Vec<u8>) -> bool {
+    pub fn write(&self, columns: &[BoundColumn], row: usize, out: &mut RowBuffer) -> bool {
         let written = self.object.write(columns, row, &self.lexis, out);
         out.extend_from_slice(&self.trailing);
         written
@@ -92,11 +95,12 @@ impl ObjectWriter {
         for member in members {
             let Some(slot) = slot(member.column) else { continue };
             let column = &columns[member.column];
-            let mut prefix = lexis.item_separator.to_vec();
-            lexis.dialect.write_string(&column.name, &mut prefix);
-            prefix.extend_from_slice(&lexis.key_separator);
+            let mut key = Vec::new();
+            lexis.dialect.write_string(&column.name, &mut key);
+            key.extend_from_slice(&lexis.key_separator);
             writers.push(MemberWriter {
-                prefix: prefix.into(),
+                next_key: Literal::new(&[&lexis.item_separator, &key[..]].concat()),
+                key: Literal::new(&key),
                 slot,
                 omit_null: member.nulls == Nulls::Omitted,
                 value: ValueWriter::compile(&member.form, &column.data_type, lexis)?,
@@ -106,17 +110,17 @@ impl ObjectWriter {
     }
 
     #[inline]
-    fn write(&self, columns: &[BoundColumn], row: usize, lexis: &Lexis, out: &mut Vec<u8>) -> bool {
+    fn write(&self, columns: &[BoundColumn], row: usize, lexis: &Lexis, out: &mut RowBuffer) -> bool {
         out.push(b'{');
-        let mut skip = lexis.item_separator.len();
+        let mut first = true;
         for member in &self.members {
             let column = &columns[member.slot];
             let null = column.is_null(row);
             if null && member.omit_null {
                 continue;
             }
-            out.extend_from_slice(&member.prefix[skip..]);
-            skip = 0;
+            out.literal(if first { &member.key } else { &member.next_key });
+            first = false;
             if null {
                 out.extend_from_slice(b"null");
             } else if !member.value.write(&column.values, row, lexis, out) {
@@ -177,7 +181,7 @@ impl ValueWriter {
 
     /// Appends a value that is not null. False when the form cannot hold it.
     #[inline]
-    fn write(&self, values: &BoundValues, row: usize, lexis: &Lexis, out: &mut Vec<u8>) -> bool {
+    fn write(&self, values: &BoundValues, row: usize, lexis: &Lexis, out: &mut RowBuffer) -> bool {
         match (self, values) {
             (Self::Int64, BoundValues::Int64(values)) => write_integer(values[row], out),
             (Self::String, BoundValues::String(values)) => lexis.dialect.write_string(values.value(row), out),
@@ -258,7 +262,7 @@ impl ValueWriter {
         true
     }
 
-    fn write_nullable(&self, column: &BoundColumn, row: usize, lexis: &Lexis, out: &mut Vec<u8>) -> bool {
+    fn write_nullable(&self, column: &BoundColumn, row: usize, lexis: &Lexis, out: &mut RowBuffer) -> bool {
         if column.is_null(row) {
             out.extend_from_slice(b"null");
             return true;
@@ -268,11 +272,11 @@ impl ValueWriter {
 }
 
 #[inline(always)]
-fn write_integer<I: itoa::Integer>(value: I, out: &mut Vec<u8>) {
+fn write_integer<I: itoa::Integer>(value: I, out: &mut RowBuffer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-fn quoted(out: &mut Vec<u8>, write: impl Fn(&mut Vec<u8>) -> bool) -> bool {
+fn quoted(out: &mut RowBuffer, write: impl Fn(&mut RowBuffer) -> bool) -> bool {
     out.push(b'"');
     let written = write(out);
     out.push(b'"');

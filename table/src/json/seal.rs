@@ -9,11 +9,15 @@ use arrow::datatypes::UInt16Type;
 use super::bound::BoundColumn;
 use super::detect::detect;
 use super::program::Program;
+use super::sink::RowBuffer;
 use super::style::JsonStyle;
 use crate::schema::TableSchema;
 
 /// How many styles one call gives out. Regular producers need one or two each; rows beyond keep their bytes.
 pub const MAX_STYLES: usize = 64;
+
+/// How many styles are tried on a row before its own is read off its bytes.
+const RECENT_STYLES: usize = 3;
 
 /// The `_value_style` and `_value_raw` columns of a batch: each row has one of the two (neither in a topic without a schema).
 #[derive(Debug, Clone)]
@@ -73,7 +77,7 @@ struct Sealer<'a> {
     entries: Vec<Entry>,
     /// The ways of writing that were seen, each as narrow as the rows so far make it; the last used is last.
     families: Vec<JsonStyle>,
-    scratch: Vec<u8>,
+    scratch: RowBuffer,
     /// A row found no room for its style.
     overflowed: bool,
 }
@@ -91,7 +95,7 @@ fn style_rows(schema: &TableSchema, batch: &RecordBatch, values: &[&[u8]]) -> St
         slots: (0..schema.columns().len()).map(Some).collect(),
         entries: Vec::new(),
         families: Vec::new(),
-        scratch: Vec::new(),
+        scratch: RowBuffer::default(),
         overflowed: false,
     };
     let mut keys = sealer.pass(values);
@@ -106,13 +110,21 @@ fn style_rows(schema: &TableSchema, batch: &RecordBatch, values: &[&[u8]]) -> St
 impl Sealer<'_> {
     fn pass(&mut self, values: &[&[u8]]) -> Vec<Option<u16>> {
         let mut keys = Vec::with_capacity(values.len());
-        let mut last = None;
+        // The last three styles used, latest first: producers that take turns need no search.
+        let mut recent: Vec<usize> = Vec::with_capacity(RECENT_STYLES + 1);
         for (row, value) in values.iter().enumerate() {
-            let found = match last {
-                Some(entry) if self.gives_back(entry, row, value) => Some(entry),
-                _ => self.search(row, value),
+            let place = recent.iter().position(|entry| self.gives_back(*entry, row, value));
+            let found = match place {
+                Some(place) => Some(recent[place]),
+                None => self.search(row, value),
             };
-            last = found.or(last);
+            if let Some(entry) = found
+                && place != Some(0)
+            {
+                recent.retain(|other| *other != entry);
+                recent.insert(0, entry);
+                recent.truncate(RECENT_STYLES);
+            }
             keys.push(found.and_then(|entry| u16::try_from(entry).ok()));
         }
         keys
@@ -132,7 +144,7 @@ impl Sealer<'_> {
 
     fn gives_back(&mut self, entry: usize, row: usize, value: &[u8]) -> bool {
         self.scratch.clear();
-        self.entries[entry].program.write(&self.columns, row, &mut self.scratch) && self.scratch == value
+        self.entries[entry].program.write(&self.columns, row, &mut self.scratch) && self.scratch.as_slice() == value
     }
 
     /// Reads the row's own style, and fits it into a family or founds one.

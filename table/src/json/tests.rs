@@ -170,6 +170,35 @@ fn a_bad_row_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_null_struct_may_hide_fields_that_are_not_null() {
+    let schema = schema("s STRUCT<x INT NOT NULL, y ARRAY<INT NOT NULL> NOT NULL>, a ARRAY<STRUCT<x INT NOT NULL>>");
+    let rows: Vec<&[u8]> = vec![br#"{"s":null,"a":[null,{"x":1}]}"#, br#"{"s":{"x":1,"y":[2]},"a":[]}"#];
+    assert_eq!(round_trip(&schema, &rows).0, 0);
+}
+
+#[test]
+fn producers_that_take_turns_are_told_apart() {
+    let rows: Vec<String> = (0..90)
+        .map(|i| match i % 3 {
+            0 => format!("{{\"id\": {i}, \"d\": 5.0}}"),
+            1 => format!("{{\"id\":{i},\"d\":5}}"),
+            _ => format!("{{\"d\":1.0E-9,\"id\":{i}}}"),
+        })
+        .collect();
+    let bytes: Vec<&[u8]> = rows.iter().map(|row| row.as_bytes()).collect();
+    let (raw, sealed) = round_trip(&schema("id BIGINT, d DOUBLE"), &bytes);
+    assert_eq!((raw, styles(&sealed).len()), (0, 3));
+}
+
+#[test]
+fn a_decoder_starts_anew_after_a_bad_batch() {
+    let mut decoder = JsonDecoder::new(&schema("a INT"));
+    let batch = |texts: [&'static str; 2]| texts.into_iter().map(|text| Some(text.as_bytes()));
+    assert_eq!(decoder.decode(batch(["{\"a\":1}", "no"])).expect_err("a bad row").len(), 1);
+    assert_eq!(decoder.decode(batch(["{\"a\":1}", "{}"])).expect("good rows").num_rows(), 2);
+}
+
+#[test]
 fn a_batch_names_all_its_bad_rows() {
     let rows: Vec<Option<&[u8]>> = vec![Some(b"{\"a\":1}"), None, Some(b"{\"a\":\"x\"}"), Some(b"{\"a\":2}"), Some(b"no")];
     let errors = decode_batch(&schema("a INT"), rows.into_iter()).expect_err("three bad rows");

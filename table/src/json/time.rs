@@ -1,5 +1,7 @@
 //! Dates, times and timestamps as text: reading them, and writing them in the spelling of the producer.
 
+use super::sink::Sink;
+
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
@@ -234,7 +236,7 @@ fn put_two(out: &mut [u8], at: usize, value: u32) {
 
 /// Writes `YYYY-MM-DD`; false, with nothing written, for years that four digits do not hold.
 #[inline]
-pub(super) fn write_date(days: i32, out: &mut Vec<u8>) -> bool {
+pub(super) fn write_date(days: i32, out: &mut impl Sink) -> bool {
     let mut text = *b"0000-00-00";
     let ok = fill_date(days, &mut text);
     if ok {
@@ -267,7 +269,7 @@ fn fill_date(days: i32, text: &mut [u8]) -> bool {
 
 /// Writes a time of day; false, with nothing written, when `form` cannot hold its fraction.
 #[inline]
-pub(super) fn write_time(micros_of_day: i64, form: FractionForm, out: &mut Vec<u8>) -> bool {
+pub(super) fn write_time(micros_of_day: i64, form: FractionForm, out: &mut impl Sink) -> bool {
     let mut text = *b"00:00:00.000000";
     match fill_time(micros_of_day, form, &mut text) {
         Some(length) => {
@@ -304,7 +306,7 @@ fn fill_time(micros_of_day: i64, form: FractionForm, text: &mut [u8]) -> Option<
 
 /// Writes date, separator and time of a wall clock; false, with nothing written, when the form cannot hold it.
 #[inline]
-pub(super) fn write_timestamp(wall_micros: i64, separator: u8, form: FractionForm, out: &mut Vec<u8>) -> bool {
+pub(super) fn write_timestamp(wall_micros: i64, separator: u8, form: FractionForm, out: &mut impl Sink) -> bool {
     let Ok(days) = i32::try_from(wall_micros.div_euclid(MICROS_PER_DAY)) else { return false };
     let mut text = *b"0000-00-00T00:00:00.000000";
     text[10] = separator;

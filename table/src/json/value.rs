@@ -1,6 +1,7 @@
 //! JSON scalars to the values columns hold. Shared by the decoder and the style detector, so that both read alike.
 
 use super::scan::Number;
+use super::sink::Sink;
 
 /// Powers of ten that doubles hold exactly.
 const POW10_F64: [f64; 23] = [
@@ -94,13 +95,15 @@ pub(super) fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// Writes a canonical UUID.
-pub(super) fn write_uuid(uuid: &[u8], upper: bool, out: &mut Vec<u8>) {
+pub(super) fn write_uuid(uuid: &[u8], upper: bool, out: &mut impl Sink) {
     let digits: &[u8; 16] = if upper { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
+    let mut text = [b'-'; 36];
+    let mut at = 0;
     for (index, byte) in uuid.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            out.push(b'-');
-        }
-        out.push(digits[usize::from(byte >> 4)]);
-        out.push(digits[usize::from(byte & 15)]);
+        at += usize::from(matches!(index, 4 | 6 | 8 | 10));
+        text[at] = digits[usize::from(byte >> 4)];
+        text[at + 1] = digits[usize::from(byte & 15)];
+        at += 2;
     }
+    out.extend_from_slice(&text);
 }
