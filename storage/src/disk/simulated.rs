@@ -198,11 +198,12 @@ impl State {
         for id in linked {
             let mut inode = self.inodes.remove(&id).expect("linked inodes exist");
             for sector in std::mem::take(&mut inode.dirty) {
-                if style == CrashStyle::Torn && self.random().is_multiple_of(2) {
-                    if let Some(bytes) = inode.sectors.get(&sector) {
-                        inode.durable_sectors.insert(sector, bytes.clone());
-                        inode.durable_size = inode.durable_size.max(inode.size.min((sector + 1) * 4096));
-                    }
+                if style == CrashStyle::Torn
+                    && self.random().is_multiple_of(2)
+                    && let Some(bytes) = inode.sectors.get(&sector)
+                {
+                    inode.durable_sectors.insert(sector, bytes.clone());
+                    inode.durable_size = inode.durable_size.max(inode.size.min((sector + 1) * 4096));
                 }
             }
             if style == CrashStyle::Torn && inode.size > inode.durable_size && self.random().is_multiple_of(2) {

@@ -230,10 +230,10 @@ impl WriterThread {
         self.shared.queue.close();
         let handle = self.handle.lock().take();
         // A sink may hold the last handle; the writer cannot wait for itself.
-        if let Some(handle) = handle.filter(|handle| handle.thread().id() != std::thread::current().id()) {
-            if handle.join().is_err() {
-                tracing::error!("the WAL writer panicked");
-            }
+        if let Some(handle) = handle.filter(|handle| handle.thread().id() != std::thread::current().id())
+            && handle.join().is_err()
+        {
+            tracing::error!("the WAL writer panicked");
         }
     }
 }

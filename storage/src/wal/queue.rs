@@ -105,6 +105,17 @@ impl Queue {
         }
     }
 
+    /// Lets the writer pause; true when the queue was closed meanwhile.
+    pub(super) fn pause(&self, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        while !state.closed {
+            if self.filled.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.closed
+    }
+
     /// Lets the writer finish what is queued and stop. Later pushes are dropped.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;

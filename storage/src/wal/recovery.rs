@@ -213,22 +213,24 @@ impl Scan<'_> {
         let mut torn_to = position;
         let mut at = position;
         while at < reader.size() {
-            if let Some(mark) = reader.end_mark_at(at).map_err(unreadable)? {
-                if mark.synced_through >= self.expected && self.log_id.is_none_or(|log_id| mark.log_id == log_id) {
-                    beyond.synced_through = Some(mark.synced_through);
-                    break;
-                }
+            if let Some(mark) = reader.end_mark_at(at).map_err(unreadable)?
+                && mark.synced_through >= self.expected
+                && self.log_id.is_none_or(|log_id| mark.log_id == log_id)
+            {
+                beyond.synced_through = Some(mark.synced_through);
+                break;
             }
-            if let Some(header) = reader.header_at(at).map_err(unreadable)? {
-                if self.fits(&header) && header.seq >= self.expected {
-                    torn_to = torn_to.max(at + header.total_size());
-                    let proves = |header: &EntryHeader| {
-                        header.seq > self.expected && header.synced_through >= self.expected && self.fits(header)
-                    };
-                    if let Some(entry) = reader.entry_at(at, proves).map_err(unreadable)? {
-                        beyond.synced_through = Some(entry.header.synced_through);
-                        break;
-                    }
+            if let Some(header) = reader.header_at(at).map_err(unreadable)?
+                && self.fits(&header)
+                && header.seq >= self.expected
+            {
+                torn_to = torn_to.max(at + header.total_size());
+                let proves = |header: &EntryHeader| {
+                    header.seq > self.expected && header.synced_through >= self.expected && self.fits(header)
+                };
+                if let Some(entry) = reader.entry_at(at, proves).map_err(unreadable)? {
+                    beyond.synced_through = Some(entry.header.synced_through);
+                    break;
                 }
             }
             at = align_up(at + 1);

@@ -142,11 +142,9 @@ impl Space {
         let total = self.promised.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let large = bytes > self.segment_bytes;
         let ready = !large && self.spare_count.load(Ordering::Relaxed) >= self.spares_for(total).max(1);
-        if !ready {
-            if let Err(error) = self.allocate_for(total, large.then_some(bytes)) {
-                self.promised.fetch_sub(bytes, Ordering::Relaxed);
-                return Err(error);
-            }
+        if !ready && let Err(error) = self.allocate_for(total, large.then_some(bytes)) {
+            self.promised.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(error);
         }
         Ok(Promise { bytes, large })
     }

@@ -487,6 +487,37 @@ fn a_full_disk_refuses_admission_and_recovers_when_there_is_room() {
 }
 
 #[test]
+fn ordered_entries_that_outgrow_their_admission_wait_for_room() {
+    for room_returns in [true, false] {
+        let disk = SimulatedDisk::new(1);
+        let fatal = Arc::default();
+        disk.set_capacity(40 * 1024);
+        let (wal, _) = open_simulated(&disk, config(32 * 1024, &fatal)).expect("opened");
+        let mut admission = block_on(wal.admit(100)).expect("admitted");
+        let seqs: Vec<WalSeq> = (1..=3)
+            .map(|seq| {
+                let entry = WalEntry {
+                    partition: partition_of(seq),
+                    prefix: [0; 16],
+                    body: vec![0; 20_000].into(),
+                    sink: Arc::new(Tokens::default()),
+                    token: seq,
+                };
+                wal.push(&mut admission, entry)
+            })
+            .collect();
+        block_on(wal.durable(seqs[0])).expect("there was room for one");
+        if room_returns {
+            disk.set_capacity(1024 * 1024);
+            block_on(wal.durable(seqs[2])).expect("there is room for all");
+        }
+        wal.close().expect("closed");
+        assert_eq!(block_on(wal.durable(seqs[2])).is_ok(), room_returns);
+        assert_eq!(fatal.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[test]
 fn trimmed_files_are_recycled_and_their_old_entries_never_seen() {
     let disk = SimulatedDisk::new(1);
     let fatal = Arc::default();

@@ -14,6 +14,9 @@ use crate::disk::{AlignedBuffer, BLOCK_SIZE, DiskFile, align_up};
 /// At most this much goes out under one sync: what is behind it waits no longer than that takes.
 const GROUP_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Between two looks for room on a full disk.
+const DISK_FULL_PAUSE: Duration = Duration::from_millis(50);
+
 /// State of the writer thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -78,10 +81,15 @@ impl Writer {
                     return;
                 }
             };
-            if let Err(error) = done {
-                self.batch.clear();
-                guard.0.fail(error);
-                return;
+            match done {
+                Ok(()) => {}
+                // Closed while it waited for room: what it could not write was acknowledged to nobody.
+                Err(WalError::DiskFull { .. }) => self.batch.clear(),
+                Err(error) => {
+                    self.batch.clear();
+                    guard.0.fail(error);
+                    return;
+                }
             }
         }
     }
@@ -173,13 +181,32 @@ impl Writer {
                 SyncPolicy::Group | SyncPolicy::None => {}
             }
         }
-        let (file, size) = self.shared.space.take(seq, size)?;
+        let (file, size) = self.take_file(seq, size)?;
         self.current = Some(Current {
             file,
             size,
             position: 0,
         });
         Ok(())
+    }
+
+    /// The next file. Admission keeps one ready; should entries still have outgrown what was admitted (many small groups of one
+    /// request, say) while the disk is full, they wait for room here: they are ordered but acknowledged to nobody.
+    fn take_file(&self, seq: u64, size: u64) -> Result<(Arc<dyn DiskFile>, u64), WalError> {
+        let mut warned = false;
+        loop {
+            match self.shared.space.take(seq, size) {
+                Err(error @ WalError::DiskFull { .. }) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(%error, "the WAL waits for room");
+                    }
+                    if self.shared.queue.pause(Instant::now() + DISK_FULL_PAUSE) {
+                        return Err(error);
+                    }
+                }
+                taken => return taken,
+            }
+        }
     }
 
     fn sync(&mut self) -> Result<(), WalError> {
