@@ -26,6 +26,7 @@ def consumer_settings(bootstrap: str, **more) -> dict:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "check.crcs": True,
+        "log_level": 0,
         "fetch.wait.max.ms": 100,
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 500,
@@ -135,7 +136,7 @@ class Confluent(Client):
     def _admin(self, bootstrap):
         # Kept: a handle that is collected fails the requests it has in flight.
         if bootstrap not in self._admins:
-            self._admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap})
+            self._admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         return self._admins[bootstrap]
 
     @staticmethod

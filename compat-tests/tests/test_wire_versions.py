@@ -1,0 +1,250 @@
+"""Every advertised version of every advertised API is spoken: asked with foreign schemas, answered in the exact layout.
+
+This is invariant PRO-2: an API that is advertised and has no scenario here fails the test.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from harness.clients import BY_NAME
+from harness.process import wait_until
+from harness.record import Record
+from harness.wire import REQUESTS, Wire, record_batch
+
+CLIENT = BY_NAME["confluent-kafka"]
+NONE, MEMBER_ID_REQUIRED = 0, 79
+SUBSCRIPTION = bytes.fromhex("000000000001000474657374ffffffff")  # ConsumerProtocol v0: topic "test", no user data
+PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
+
+_numbers = itertools.count()
+
+
+class Scenario:
+    """A topic, a connection, and one method per API that asks for something real at a version."""
+
+    def __init__(self, broker, topic: str):
+        self.topic = topic
+        self.wire = Wire(broker.kafka_port)
+        self.topic_id = self.wire.send(3, 12, {"topics": [{"name": topic}]}).topics[0].topic_id
+        # A broker that has just started may still be making its coordinators; clients wait for them, so do we.
+        for ask in (self.find_coordinator, self.offset_commit, self.init_producer_id):
+            wait_until(lambda ask=ask: self.answers(ask), 20, f"{ask.__name__} without an error")
+
+    @staticmethod
+    def answers(ask) -> bool:
+        try:
+            ask(3)
+            return True
+        except AssertionError:
+            return False
+
+    @staticmethod
+    def name(kind: str) -> str:
+        return f"wire-{kind}-{next(_numbers)}"
+
+    def produce(self, version):
+        partitions = [{"index": 0, "records": record_batch(b"one", b"two")}]
+        topic = {"name": self.topic, "topic_id": self.topic_id, "partition_data": partitions}
+        answer = self.wire.send(0, version, {"acks": -1, "timeout_ms": 5000, "topic_data": [topic]})
+        found = answer.responses[0].partition_responses[0]
+        assert (found.index, found.error_code) == (0, NONE)
+        assert found.base_offset >= 0
+
+    def fetch(self, version):
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+        topic = {"topic": self.topic, "topic_id": self.topic_id, "partitions": [partition]}
+        asked = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1, "topics": [topic]}
+        answer = self.wire.send(1, version, asked)
+        found = answer.responses[0].partitions[0]
+        assert (found.partition_index, found.error_code) == (0, NONE)
+        assert found.high_watermark >= 3 and b"first" in bytes(found.records)
+
+    def list_offsets(self, version):
+        partition = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
+        asked = {"replica_id": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
+        found = self.wire.send(2, version, asked).topics[0].partitions[0]
+        assert found.error_code == NONE and found.offset >= 3
+
+    def metadata(self, version):
+        answer = self.wire.send(3, version, {"topics": [{"name": self.topic}], "allow_auto_topic_creation": False})
+        assert answer.topics[0].error_code == NONE and answer.topics[0].name == self.topic
+        assert answer.topics[0].partitions[0].leader_id == answer.brokers[0].node_id
+
+    def offset_commit(self, version):
+        partition = {"partition_index": 0, "committed_offset": 2, "committed_metadata": "m"}
+        topic = {"name": self.topic, "topic_id": self.topic_id, "partitions": [partition]}
+        answer = self.wire.send(8, version, {"group_id": "wire-simple", "topics": [topic]})
+        assert answer.topics[0].partitions[0].error_code == NONE
+
+    def offset_fetch(self, version):
+        self.offset_commit(8)
+        topic = {"name": self.topic, "partition_indexes": [0]}
+        group = {"group_id": "wire-simple", "topics": [topic | {"topic_id": self.topic_id}]}
+        asked = {"group_id": "wire-simple", "topics": [topic], "groups": [group]}
+        answer = self.wire.send(9, version, asked)
+        found = (answer.groups[0] if version >= 8 else answer).topics[0].partitions[0]
+        assert (found.error_code, found.committed_offset, found.metadata) == (NONE, 2, "m")
+
+    def find_coordinator(self, version):
+        answer = self.wire.send(10, version, {"key": "wire-simple", "key_type": 0, "coordinator_keys": ["wire-simple"]})
+        found = answer.coordinators[0] if version >= 4 else answer
+        assert found.error_code == NONE and found.port > 0
+
+    def join_group(self, version):
+        self.join(version, self.name("join"))
+
+    def join(self, version: int, group: str) -> tuple[str, int]:
+        """The member id and generation of the only member of a new group."""
+        asked = {"group_id": group, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": ""}
+        asked |= {"protocol_type": "consumer", "protocols": PROTOCOLS}
+        answer = self.wire.send(11, version, asked)
+        if answer.error_code == MEMBER_ID_REQUIRED:
+            assert version >= 4
+            answer = self.wire.send(11, version, asked | {"member_id": answer.member_id})
+        assert answer.error_code == NONE
+        assert answer.leader == answer.member_id and answer.protocol_name == "range"
+        assert [member.member_id for member in answer.members] == [answer.member_id]
+        return answer.member_id, answer.generation_id
+
+    def sync(self, version: int, group: str) -> tuple[str, int]:
+        member, generation = self.join(5, group)
+        asked = {"group_id": group, "generation_id": generation, "member_id": member, "protocol_type": "consumer"}
+        asked |= {"protocol_name": "range", "assignments": [{"member_id": member, "assignment": b"mine"}]}
+        answer = self.wire.send(14, version, asked)
+        assert (answer.error_code, bytes(answer.assignment)) == (NONE, b"mine")
+        return member, generation
+
+    def sync_group(self, version):
+        self.sync(version, self.name("sync"))
+
+    def heartbeat(self, version):
+        group = self.name("heartbeat")
+        member, generation = self.sync(3, group)
+        asked = {"group_id": group, "generation_id": generation, "member_id": member}
+        assert self.wire.send(12, version, asked).error_code == NONE
+
+    def leave_group(self, version):
+        group = self.name("leave")
+        member, _generation = self.sync(3, group)
+        asked = {"group_id": group, "member_id": member, "members": [{"member_id": member}]}
+        assert self.wire.send(13, version, asked).error_code == NONE
+
+    def describe_groups(self, version):
+        group = self.name("describe")
+        member, _generation = self.sync(3, group)
+        found = self.wire.send(15, version, {"groups": [group]}).groups[0]
+        assert (found.error_code, found.group_state, found.members[0].member_id) == (NONE, "Stable", member)
+
+    def list_groups(self, version):
+        group = self.name("list")
+        self.sync(3, group)
+        answer = self.wire.send(16, version, {"states_filter": [], "types_filter": []})
+        assert answer.error_code == NONE and group in {found.group_id for found in answer.groups}
+
+    def delete_groups(self, version):
+        group = self.name("delete")
+        partition = {"partition_index": 0, "committed_offset": 1}
+        self.wire.send(8, 5, {"group_id": group, "topics": [{"name": self.topic, "partitions": [partition]}]})
+        assert self.wire.send(42, version, {"groups_names": [group]}).results[0].error_code == NONE
+
+    def api_versions(self, version):
+        answer = self.wire.send(18, version, {"client_software_name": "wire", "client_software_version": "1"})
+        assert answer.error_code == NONE and len(answer.api_keys) > 5
+
+    def create_topics(self, version):
+        wanted = {"name": self.name("create"), "num_partitions": 2, "replication_factor": 1}
+        answer = self.wire.send(19, version, {"topics": [wanted], "timeout_ms": 10_000})
+        assert (answer.topics[0].error_code, answer.topics[0].name) == (NONE, wanted["name"])
+
+    def delete_topics(self, version):
+        name = self.name("delete-topic")
+        self.wire.send(
+            19, 4, {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 10_000}
+        )
+        wait_until(lambda: self.wire.send(3, 5, {"topics": [{"name": name}]}).topics[0].error_code == NONE, 10, name)
+        asked = {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": 10_000}
+        assert self.wire.send(20, version, asked).responses[0].error_code == NONE
+
+    def init_producer_id(self, version):
+        asked = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+        answer = self.wire.send(22, version, asked)
+        assert (answer.error_code, answer.producer_epoch) == (NONE, 0) and answer.producer_id >= 0
+
+    def describe_configs(self, version):
+        asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configuration_keys": None}]}
+        found = self.wire.send(32, version, asked | {"include_synonyms": True, "include_documentation": True}).results[
+            0
+        ]
+        assert found.error_code == NONE and "retention.ms" in {config.name for config in found.configs}
+
+    def incremental_alter_configs(self, version):
+        change = {"name": "retention.ms", "config_operation": 0, "value": "1000000000"}
+        asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configs": [change]}]}
+        assert self.wire.send(44, version, asked).responses[0].error_code == NONE
+
+
+# Key -> the method that asks for it.
+SCENARIOS = {
+    0: Scenario.produce,
+    1: Scenario.fetch,
+    2: Scenario.list_offsets,
+    3: Scenario.metadata,
+    8: Scenario.offset_commit,
+    9: Scenario.offset_fetch,
+    10: Scenario.find_coordinator,
+    11: Scenario.join_group,
+    12: Scenario.heartbeat,
+    13: Scenario.leave_group,
+    14: Scenario.sync_group,
+    15: Scenario.describe_groups,
+    16: Scenario.list_groups,
+    18: Scenario.api_versions,
+    19: Scenario.create_topics,
+    20: Scenario.delete_topics,
+    22: Scenario.init_producer_id,
+    32: Scenario.describe_configs,
+    42: Scenario.delete_groups,
+    44: Scenario.incremental_alter_configs,
+}
+# Advertised, and closed or refused as Kafka does: nothing to answer in their layout.
+NOT_SPOKEN = {0: range(0, 3)}
+
+
+@pytest.fixture(scope="module")
+def advertised(broker) -> dict[int, tuple[int, int]]:
+    keys = (
+        Wire(broker.kafka_port).send(18, 3, {"client_software_name": "wire", "client_software_version": "1"}).api_keys
+    )
+    return {key.api_key: (key.min_version, key.max_version) for key in keys}
+
+
+@pytest.mark.parametrize("key", SCENARIOS, ids=lambda key: REQUESTS[key].__name__.removesuffix("Request"))
+def test_every_advertised_version_is_answered_in_its_own_layout(key, broker, advertised, topic):
+    assert key in advertised, "there is a scenario for this API, so it should be served"
+    CLIENT.create_topic(broker.bootstrap, topic)
+    CLIENT.produce(broker.bootstrap, topic, [Record(b"first"), Record(b"second"), Record(b"third")])
+    low, high = advertised[key]
+    known = REQUESTS[key].valid_versions
+    scenario = Scenario(broker, topic)
+    for version in range(max(low, known[0]), min(high, known[1]) + 1):
+        if version not in NOT_SPOKEN.get(key, ()):
+            try:
+                SCENARIOS[key](scenario, version)
+            except Exception as error:
+                raise AssertionError(f"version {version} of {low} to {high}: {error}") from error
+
+
+@pytest.mark.weir_only
+def test_nothing_is_advertised_without_a_scenario(advertised):
+    assert set(advertised) <= set(SCENARIOS)
+
+
+@pytest.mark.weir_only
+def test_no_version_is_advertised_that_the_scenarios_cannot_speak(advertised):
+    for key, (low, high) in advertised.items():
+        known_low, known_high = REQUESTS[key].valid_versions
+        spoken = set(range(known_low, known_high + 1)) | set(NOT_SPOKEN.get(key, ()))
+        assert set(range(low, high + 1)) <= spoken, f"{REQUESTS[key].__name__} {low}-{high}"
