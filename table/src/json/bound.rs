@@ -1,9 +1,7 @@
 //! Arrow arrays resolved to their types once, so that writing a value is an index and a match.
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, ListArray, MapArray, StringArray,
-};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, ListArray, StringArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
@@ -28,8 +26,8 @@ pub(super) enum BoundValues {
     String(StringArray),
     Binary(BinaryArray),
     Uuid(FixedSizeBinaryArray),
-    Array { list: ListArray, element: Box<BoundColumn> },
-    Map { map: MapArray, keys: StringArray, values: Box<BoundColumn> },
+    Array { offsets: OffsetBuffer<i32>, element: Box<BoundColumn> },
+    Map { offsets: OffsetBuffer<i32>, keys: StringArray, values: Box<BoundColumn> },
     Struct(Vec<BoundColumn>),
 }
 
@@ -66,13 +64,13 @@ impl BoundColumn {
             ColumnType::Array(element) => {
                 let list: &ListArray = array.as_list_opt()?;
                 let element = Box::new(Self::bind(list.values(), &element.data_type)?);
-                BoundValues::Array { list: list.clone(), element }
+                BoundValues::Array { offsets: list.offsets().clone(), element }
             }
             ColumnType::Map(value) => {
                 let map = array.as_map_opt()?;
                 let keys = map.keys().as_string_opt()?.clone();
                 let values = Box::new(Self::bind(map.values(), &value.data_type)?);
-                BoundValues::Map { map: map.clone(), keys, values }
+                BoundValues::Map { offsets: map.offsets().clone(), keys, values }
             }
             ColumnType::Struct(columns) => {
                 let fields = array.as_struct_opt()?;

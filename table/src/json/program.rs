@@ -227,8 +227,8 @@ impl ValueWriter {
                 write_uuid(values.value(row), *upper, out);
                 out.push(b'"');
             }
-            (Self::Array(writer), BoundValues::Array { list, element }) => {
-                let (start, end) = range(list.value_offsets(), row);
+            (Self::Array(writer), BoundValues::Array { offsets, element }) => {
+                let (start, end) = range(offsets, row);
                 out.push(b'[');
                 for index in start..end {
                     if index > start {
@@ -240,8 +240,8 @@ impl ValueWriter {
                 }
                 out.push(b']');
             }
-            (Self::Map(writer), BoundValues::Map { map, keys, values }) => {
-                let (start, end) = range(map.value_offsets(), row);
+            (Self::Map(writer), BoundValues::Map { offsets, keys, values }) => {
+                let (start, end) = range(offsets, row);
                 out.push(b'{');
                 for index in start..end {
                     if index > start {

@@ -59,7 +59,7 @@ impl FractionForm {
             Self::Trimmed => {
                 let mut rest = micros;
                 let mut digits = if micros == 0 { 0 } else { 6 };
-                while digits > 0 && rest % 10 == 0 {
+                while digits > 0 && rest.is_multiple_of(10) {
                     rest /= 10;
                     digits -= 1;
                 }
@@ -301,7 +301,7 @@ fn fill_time(micros_of_day: i64, form: FractionForm, text: &mut [u8]) -> Option<
     put_two(text, 11, micros / 100);
     put_two(text, 13, micros);
     let unit = 10u32.pow(u32::from(6 - digits));
-    (micros % unit == 0).then_some(9 + usize::from(digits))
+    micros.is_multiple_of(unit).then_some(9 + usize::from(digits))
 }
 
 /// Writes date, separator and time of a wall clock; false, with nothing written, when the form cannot hold it.

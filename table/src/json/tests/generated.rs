@@ -95,7 +95,7 @@ impl Producer {
             // Dates have milliseconds only.
             Self::JavaScript => format!(".{:03}", micros / 1000),
             Self::Jackson if micros == 0 => String::new(),
-            Self::Jackson if micros % 1000 == 0 => format!(".{:03}", micros / 1000),
+            Self::Jackson if micros.is_multiple_of(1000) => format!(".{:03}", micros / 1000),
             Self::Jackson => format!(".{micros:06}"),
             Self::Go => format!(".{micros:06}").trim_end_matches('0').trim_end_matches('.').to_owned(),
         }
