@@ -17,6 +17,7 @@ from harness.clients.base import (
     HEADERS,
     IDEMPOTENCE,
     NULL_HEADER_VALUE,
+    REPLACE_CONFIG,
     Refused,
 )
 from harness.process import wait_until
@@ -198,6 +199,20 @@ def test_admin_changes_one_config_and_leaves_the_others(client, broker, topic):
         return config["retention.ms"] == "777777" and config["max.message.bytes"] == "654321"
 
     wait_until(changed, 10, "the changed config beside the old one")
+
+
+@pytest.mark.feature("admin: AlterConfigs, replacing all configs")
+@clients_with(ADMIN, REPLACE_CONFIG)
+def test_admin_replaces_the_configs_of_a_topic(client, broker, topic):
+    client.create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": "654321"})
+    wait_until(lambda: topic in client.topics(broker.bootstrap), 10, "the new topic in the metadata")
+    client.replace_topic_config(broker.bootstrap, topic, {"retention.ms": "777777"})
+
+    def replaced():
+        config = client.topic_config(broker.bootstrap, topic)
+        return config["retention.ms"] == "777777" and config["max.message.bytes"] != "654321"
+
+    wait_until(replaced, 10, "the new config instead of the old one")
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(itertools.permutations(ALL, 2)), ids=str)

@@ -185,6 +185,37 @@ class Scenario:
         asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configs": [change]}]}
         assert self.wire.send(44, version, asked).responses[0].error_code == NONE
 
+    def alter_configs(self, version):
+        config = {"name": "retention.ms", "value": "900000000"}
+        asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configs": [config]}]}
+        assert self.wire.send(33, version, asked).responses[0].error_code == NONE
+
+    def create_partitions(self, version):
+        count = 1 + len(self.wire.send(3, 9, {"topics": [{"name": self.topic}]}).topics[0].partitions)
+        asked = {"topics": [{"name": self.topic, "count": count, "assignments": None}], "timeout_ms": 10_000}
+        assert self.wire.send(37, version, asked).results[0].error_code == NONE
+
+    def delete_records(self, version):
+        topic = {"name": self.topic, "partitions": [{"partition_index": 0, "offset": 1}]}
+        answer = self.wire.send(21, version, {"topics": [topic], "timeout_ms": 10_000})
+        found = answer.topics[0].partitions[0]
+        assert (found.error_code, found.low_watermark) == (NONE, 1)
+
+    def describe_cluster(self, version):
+        answer = self.wire.send(60, version, {"include_cluster_authorized_operations": False, "endpoint_type": 1})
+        assert answer.error_code == NONE and answer.cluster_id and len(answer.brokers) == 1
+
+    def describe_log_dirs(self, version):
+        answer = self.wire.send(35, version, {"topics": [{"topic": self.topic, "partitions": [0]}]})
+        found = answer.results[0]
+        assert (found.error_code, found.topics[0].name) == (NONE, self.topic)
+
+    def offset_delete(self, version):
+        self.offset_commit(8)
+        topic = {"name": self.topic, "partitions": [{"partition_index": 0}]}
+        answer = self.wire.send(47, version, {"group_id": "wire-simple", "topics": [topic]})
+        assert answer.error_code == NONE and answer.topics[0].partitions[0].error_code == NONE
+
 
 # Key -> the method that asks for it.
 SCENARIOS = {
@@ -204,10 +235,16 @@ SCENARIOS = {
     18: Scenario.api_versions,
     19: Scenario.create_topics,
     20: Scenario.delete_topics,
+    21: Scenario.delete_records,
     22: Scenario.init_producer_id,
     32: Scenario.describe_configs,
+    33: Scenario.alter_configs,
+    35: Scenario.describe_log_dirs,
+    37: Scenario.create_partitions,
     42: Scenario.delete_groups,
     44: Scenario.incremental_alter_configs,
+    47: Scenario.offset_delete,
+    60: Scenario.describe_cluster,
 }
 # Advertised, and closed or refused as Kafka does: nothing to answer in their layout.
 NOT_SPOKEN = {0: range(0, 3)}

@@ -198,6 +198,13 @@ class AioKafka(Client):
         _code, _message, _type, _name, entries = answer.resources[0]
         return {entry[0]: entry[1] for entry in entries}
 
+    def replace_topic_config(self, bootstrap, topic, config):
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=config)
+        (answer,) = self._with_admin(bootstrap, lambda admin: admin.alter_configs([resource]))
+        code, message, *_ = answer.resources[0]
+        if code:
+            raise Refused(message or str(for_code(code)))
+
     def topics(self, bootstrap):
         listed = self._with_admin(bootstrap, lambda admin: admin.describe_topics())
         return {topic["topic"]: len(topic["partitions"]) for topic in listed}

@@ -17,9 +17,10 @@ EMPTY_AND_NULL = "null told from empty, for keys and values, when producing"
 IDEMPOTENCE = "idempotent producer"
 ADMIN = "create, delete and describe topics"
 ALTER_CONFIG = "incremental config changes"
+REPLACE_CONFIG = "the older AlterConfigs, which replaces all of a topic's configs"
 CLIENT_ID_OPTIONS = "a free client id"
 EVERYTHING = frozenset(
-    {HEADERS, NULL_HEADER_VALUE, EMPTY_AND_NULL, IDEMPOTENCE, ADMIN, ALTER_CONFIG, CLIENT_ID_OPTIONS}
+    {HEADERS, NULL_HEADER_VALUE, EMPTY_AND_NULL, IDEMPOTENCE, ADMIN, ALTER_CONFIG, REPLACE_CONFIG, CLIENT_ID_OPTIONS}
 )
 
 
@@ -108,6 +109,9 @@ class Client(ABC):
         raise NotImplementedError(self.name)
 
     def alter_topic_config(self, bootstrap: str, topic: str, config: dict[str, str]) -> None:
+        raise NotImplementedError(self.name)
+
+    def replace_topic_config(self, bootstrap: str, topic: str, config: dict[str, str]) -> None:
         raise NotImplementedError(self.name)
 
     def __repr__(self) -> str:

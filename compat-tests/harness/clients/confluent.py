@@ -166,6 +166,10 @@ class Confluent(Client):
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
         self._finish(self._admin(bootstrap).incremental_alter_configs([resource]))
 
+    def replace_topic_config(self, bootstrap, topic, config):
+        resource = ConfigResource(ResourceType.TOPIC, topic, set_config=config)
+        self._finish(self._admin(bootstrap).alter_configs([resource]))
+
     def topics(self, bootstrap):
         listed = self._admin(bootstrap).list_topics(timeout=10).topics
         return {name: len(topic.partitions) for name, topic in listed.items()}

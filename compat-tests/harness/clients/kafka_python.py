@@ -7,7 +7,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from ..record import Record
-from .base import EVERYTHING, NULL_HEADER_VALUE, Client, GroupMember, Refused, collect
+from .base import EVERYTHING, NULL_HEADER_VALUE, REPLACE_CONFIG, Client, GroupMember, Refused, collect
 
 
 def record_of(message) -> Record:
@@ -54,8 +54,8 @@ class Member(GroupMember):
 
 class KafkaPython(Client):
     name = "kafka-python"
-    # It reads a null header value but refuses to send one.
-    features = EVERYTHING - {NULL_HEADER_VALUE}
+    # It reads a null header value but refuses to send one; its AlterConfigs first fetches the configs to keep.
+    features = EVERYTHING - {NULL_HEADER_VALUE, REPLACE_CONFIG}
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         producer = KafkaProducer(

@@ -114,5 +114,8 @@ class RustRdkafka(Client):
     def topic_config(self, bootstrap, topic):
         return self.ask("topic_config", bootstrap=bootstrap, topic=topic)
 
+    def replace_topic_config(self, bootstrap, topic, config):
+        self.ask("replace_topic_config", bootstrap=bootstrap, topic=topic, config=config)
+
     def topics(self, bootstrap):
         return self.ask("topics", bootstrap=bootstrap)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use futures::executor::block_on;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -47,6 +47,19 @@ pub fn topic_config(bootstrap: &str, topic: &str) -> Result<BTreeMap<String, Opt
     let resource = results.into_iter().next().ok_or_else(|| anyhow!("no result for topic {topic}"))?;
     let resource = resource.map_err(|code| anyhow!("{code}"))?;
     Ok(resource.entries.into_iter().map(|entry| (entry.name, entry.value)).collect())
+}
+
+pub fn replace_topic_config(bootstrap: &str, topic: &str, config: &HashMap<String, String>) -> Result<()> {
+    let mut change = AlterConfig::new(ResourceSpecifier::Topic(topic));
+    for (name, value) in config {
+        change = change.set(name, value);
+    }
+    let mut results = block_on(admin(bootstrap)?.alter_configs([&change], &options()))?;
+    match results.pop() {
+        Some(Ok(_)) => Ok(()),
+        Some(Err((_, code))) => bail!("{code}"),
+        None => bail!("no result for topic {topic}"),
+    }
 }
 
 pub fn topics(bootstrap: &str) -> Result<BTreeMap<String, usize>> {

@@ -33,6 +33,7 @@ enum Request {
     CreateTopic { bootstrap: String, topic: String, partitions: i32, config: HashMap<String, String> },
     DeleteTopic { bootstrap: String, topic: String },
     TopicConfig { bootstrap: String, topic: String },
+    ReplaceTopicConfig { bootstrap: String, topic: String, config: HashMap<String, String> },
     Topics { bootstrap: String },
 }
 
@@ -69,6 +70,9 @@ impl Session {
             }
             Request::DeleteTopic { bootstrap, topic } => Ok(json!(admin::delete_topic(&bootstrap, &topic)?)),
             Request::TopicConfig { bootstrap, topic } => Ok(json!(admin::topic_config(&bootstrap, &topic)?)),
+            Request::ReplaceTopicConfig { bootstrap, topic, config } => {
+                Ok(json!(admin::replace_topic_config(&bootstrap, &topic, &config)?))
+            }
             Request::Topics { bootstrap } => Ok(json!(admin::topics(&bootstrap)?)),
         }
     }
