@@ -113,7 +113,7 @@ fn read_bounded(codec: Compression, reader: impl Read, compressed: usize, limit:
 
 /// Magic, version 1, compatible with version 1: the header snappy-java writes before its blocks.
 const XERIAL_HEADER: [u8; 16] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1];
-const XERIAL_MAGIC: &[u8] = &XERIAL_HEADER[..8];
+const XERIAL_MAGIC: &[u8] = &[0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const XERIAL_BLOCK: usize = 32 * 1024;
 
 fn xerial_compress(bytes: &[u8]) -> Vec<u8> {

@@ -144,7 +144,12 @@ impl SegmentError {
     }
 
     pub(super) fn corrupt_block(file: &Path, block: usize, column: Option<&str>, what: impl Into<String>) -> Self {
-        Self::Corrupt { file: file.to_owned(), block: Some(block), column: column.map(str::to_owned), what: what.into() }
+        Self::Corrupt {
+            file: file.to_owned(),
+            block: Some(block),
+            column: column.map(str::to_owned),
+            what: what.into(),
+        }
     }
 }
 

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use weir_model::{LeaderEpoch, Offset, OffsetRange};
 
 pub use self::arrow::{
-    ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, BlockInfo, BlockRead, ColumnStats, IpcStreamBytes,
-    StatValue, ipc_stream,
+    ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, BlockInfo, BlockRead, ColumnStats,
+    IpcStreamBytes, StatValue, ipc_stream, ipc_stream_with,
 };
 pub use self::error::SegmentError;
 pub use self::file::SegmentFileWriter;

@@ -36,7 +36,9 @@ fn parts(field: &Field, column: &str) -> Result<(usize, usize), SegmentError> {
         DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => (2, vec![item]),
         DataType::FixedSizeList(item, _) => (1, vec![item]),
         DataType::Struct(fields) => (1, fields.iter().map(AsRef::as_ref).collect()),
-        fixed if fixed.is_primitive() || matches!(fixed, DataType::Boolean | DataType::FixedSizeBinary(_)) => (2, vec![]),
+        fixed if fixed.is_primitive() || matches!(fixed, DataType::Boolean | DataType::FixedSizeBinary(_)) => {
+            (2, vec![])
+        }
         // Views, unions, run-end encoding, and dictionaries of users: no table type maps to them.
         other => return Err(SegmentError::UnsupportedType { column: column.to_owned(), data_type: other.clone() }),
     };

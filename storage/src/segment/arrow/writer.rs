@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
@@ -20,8 +19,8 @@ use super::message::{BUFFER_CHECKSUMS, BatchLayout, encapsulate, encode_checksum
 use super::stats::column_stats;
 use super::style::StyleNumbers;
 use super::{
-    ALIGNMENT, ARROW, ArrowCompression, ArrowSegmentInfo, BLOCK_BYTES, BLOCK_ROWS, END_OF_STREAM, MAGIC, METADATA_VERSION,
-    OFFSET, TIMESTAMP, VALUE_STYLE, style_in_file, with_style_type,
+    ALIGNMENT, ARROW, ArrowCompression, ArrowSegmentInfo, BLOCK_BYTES, BLOCK_ROWS, END_OF_STREAM, MAGIC,
+    METADATA_VERSION, OFFSET, TIMESTAMP, VALUE_STYLE, style_in_file, with_style_type,
 };
 
 /// Small batches are joined when there are that many, so that a thousand rows sent one by one are not a thousand arrays
@@ -35,7 +34,7 @@ pub struct ArrowSegmentWriter {
     file: SegmentFileWriter,
     encoder: BlockEncoder,
     footer: Footer,
-    cover: Option<OffsetRange>,
+    covered_to: Option<Offset>,
     /// The log schema with numbers for styles: what blocks are made of.
     numbered: SchemaRef,
     styles: StyleNumbers,
@@ -58,27 +57,26 @@ struct BlockEncoder {
     context: CompressionContext,
 }
 
-/// Names of unfinished files; the base offset is not known before the first row.
-static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
-
 impl ArrowSegmentWriter {
-    /// Starts a segment in `dir`, which exists and belongs to the partition. The file is named after its first offset when
-    /// it is finished.
+    /// Starts the segment that begins at `base_offset`, at or before its first row. `dir` exists and belongs to the
+    /// partition.
     ///
     /// # Errors
     /// [`SegmentError::UnsupportedType`] for a column type that segments do not store, [`SegmentError::Io`].
     pub fn create(
         dir: &Path,
+        base_offset: Offset,
         info: ArrowSegmentInfo,
         schema: &TableSchema,
         compression: ArrowCompression,
     ) -> Result<Self, SegmentError> {
-        Self::with_log_schema(dir, info, &schema.log_schema(), schema.to_sql(), compression)
+        Self::with_log_schema(dir, base_offset, info, &schema.log_schema(), schema.to_sql(), compression)
     }
 
     /// As [`Self::create`], for rows of `log_schema`.
     pub(super) fn with_log_schema(
         dir: &Path,
+        base_offset: Offset,
         info: ArrowSegmentInfo,
         log_schema: &Schema,
         schema_sql: String,
@@ -89,8 +87,7 @@ impl ArrowSegmentWriter {
         let schema = with_style_type(log_schema, &style_in_file());
         let options = IpcWriteOptions::try_new(usize::from(ALIGNMENT), false, METADATA_VERSION)?
             .try_with_compression(compression.codec())?;
-        let name = format!("unfinished-{}.{ARROW}", NEXT_NAME.fetch_add(1, Ordering::Relaxed));
-        let mut file = SegmentFileWriter::create(dir, &name)?;
+        let mut file = SegmentFileWriter::create(dir, &file_name(base_offset, ARROW))?;
         let mut head = MAGIC.to_vec();
         head.resize(usize::from(ALIGNMENT), 0);
         head.extend(encapsulate(&schema_message(&schema, &options)));
@@ -99,7 +96,7 @@ impl ArrowSegmentWriter {
             info,
             schema_sql,
             schema,
-            range: OffsetRange::new(Offset::ZERO, Offset::ZERO),
+            range: OffsetRange::new(base_offset, base_offset),
             rows: 0,
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
@@ -112,7 +109,7 @@ impl ArrowSegmentWriter {
             file,
             encoder: BlockEncoder { options, context: CompressionContext::default() },
             footer,
-            cover: None,
+            covered_to: None,
             numbered,
             styles: StyleNumbers::default(),
             pending: Pending::default(),
@@ -120,10 +117,10 @@ impl ArrowSegmentWriter {
         })
     }
 
-    /// Says that the segment stands for `range` of the log, its rows and the gaps around them: what was aborted or
-    /// compacted away. Without this it runs from the first row to the last.
-    pub fn cover(&mut self, range: OffsetRange) {
-        self.cover = Some(range);
+    /// Says that the segment stands for the log up to `end`, past its last record: what lies between was aborted or
+    /// compacted away.
+    pub fn cover_to(&mut self, end: Offset) {
+        self.covered_to = Some(end);
     }
 
     /// Bytes written so far; the block that is filling is not counted.
@@ -164,7 +161,8 @@ impl ArrowSegmentWriter {
             let (expected, found) = (self.numbered.fields().get(index), schema.fields().get(index));
             let fits = match (expected, found) {
                 (Some(expected), Some(found)) => {
-                    expected.name() == found.name() && (expected.data_type() == found.data_type() || found.name() == VALUE_STYLE)
+                    expected.name() == found.name()
+                        && (expected.data_type() == found.data_type() || found.name() == VALUE_STYLE)
                 }
                 _ => false,
             };
@@ -172,14 +170,18 @@ impl ArrowSegmentWriter {
                 let describe = |field: Option<&Arc<Field>>| {
                     field.map_or("no column".to_owned(), |field| format!("{} {}", field.name(), field.data_type()))
                 };
-                return Err(SegmentError::SchemaMismatch { index, expected: describe(expected), found: describe(found) });
+                return Err(SegmentError::SchemaMismatch {
+                    index,
+                    expected: describe(expected),
+                    found: describe(found),
+                });
             }
         }
         Ok(())
     }
 
     fn check_offsets(&mut self, batch: &RecordBatch) -> Result<(), SegmentError> {
-        let mut previous = self.last_offset.unwrap_or(-1);
+        let mut previous = self.last_offset.unwrap_or(self.footer.range.start.get() - 1);
         for &offset in log_column(batch, OFFSET)? {
             if offset <= previous {
                 return Err(SegmentError::OffsetsNotRising { previous, found: offset });
@@ -194,12 +196,13 @@ impl ArrowSegmentWriter {
 
     fn number_styles(&mut self, batch: &RecordBatch) -> Result<RecordBatch, SegmentError> {
         let schema = batch.schema();
-        let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| -> Result<ArrayRef, SegmentError> {
-            if field.name() == VALUE_STYLE {
-                return Ok(Arc::new(self.styles.number(column)?));
-            }
-            Ok(Arc::clone(column))
-        });
+        let columns =
+            batch.columns().iter().zip(schema.fields()).map(|(column, field)| -> Result<ArrayRef, SegmentError> {
+                if field.name() == VALUE_STYLE {
+                    return Ok(Arc::new(self.styles.number(column)?));
+                }
+                Ok(Arc::clone(column))
+            });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.numbered), columns, &options)?)
@@ -213,8 +216,13 @@ impl ArrowSegmentWriter {
         let timestamps = log_column(&block, TIMESTAMP)?;
         let least = timestamps.iter().copied().min().expect("a block has rows");
         let largest = timestamps.iter().copied().max().expect("a block has rows");
-        let columns =
-            self.numbered.fields().iter().zip(block.columns()).map(|(field, column)| numbered_stats(field, column)).collect();
+        let columns = self
+            .numbered
+            .fields()
+            .iter()
+            .zip(block.columns())
+            .map(|(field, column)| numbered_stats(field, column))
+            .collect();
         let entry = BlockEntry {
             first_offset: offsets[0],
             last_offset: offsets[offsets.len() - 1],
@@ -242,7 +250,9 @@ impl ArrowSegmentWriter {
     }
 
     fn write_dictionary(&mut self) -> Result<(), SegmentError> {
-        let Some(field) = self.footer.schema.fields().iter().find(|field| field.name() == VALUE_STYLE) else { return Ok(()) };
+        let Some(field) = self.footer.schema.fields().iter().find(|field| field.name() == VALUE_STYLE) else {
+            return Ok(());
+        };
         let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
         // Arrow's encoder emits a dictionary in front of the batch that uses it; the batch itself is not wanted here.
         let mut tracker = DictionaryTracker::new(true);
@@ -251,7 +261,8 @@ impl ArrowSegmentWriter {
         let none = Int32Array::from(Vec::<Option<i32>>::new());
         let column = DictionaryArray::<Int32Type>::try_new(none, Arc::new(self.styles.texts()))?;
         let batch = RecordBatch::try_new(schema, vec![Arc::new(column)])?;
-        let (dictionaries, _) = generator.encode(&batch, &mut tracker, &self.encoder.options, &mut self.encoder.context)?;
+        let (dictionaries, _) =
+            generator.encode(&batch, &mut tracker, &self.encoder.options, &mut self.encoder.context)?;
         for dictionary in dictionaries {
             let message = encapsulate(&dictionary.ipc_message);
             let mut checksum = Crc32c::new();
@@ -270,7 +281,7 @@ impl ArrowSegmentWriter {
     /// temporary file is then removed.
     pub fn finish(mut self, created_ms: i64) -> Result<SegmentMeta, SegmentError> {
         self.write_block()?;
-        self.footer.range = self.range()?;
+        self.footer.range.end = self.end()?;
         if self.footer.rows == 0 {
             (self.footer.min_timestamp, self.footer.max_timestamp) = (-1, -1);
         }
@@ -298,22 +309,16 @@ impl ArrowSegmentWriter {
         })
     }
 
-    fn range(&self) -> Result<OffsetRange, SegmentError> {
-        let rows = match (self.footer.blocks.first(), self.footer.blocks.last()) {
-            (Some((_, first)), Some((_, last))) => Some((first.first_offset, last.last_offset)),
-            _ => None,
-        };
-        let at = |offset| Offset::new(offset).expect("offsets rise from zero");
-        match (self.cover, rows) {
-            (None, None) => Err(SegmentError::Empty),
-            (None, Some((first, last))) => Ok(OffsetRange::new(at(first), at(last).next())),
-            (Some(covered), None) if covered.is_empty() => Err(SegmentError::Empty),
-            (Some(covered), None) => Ok(covered),
-            (Some(covered), Some((first, last))) => match [first, last].into_iter().find(|offset| !covered.contains(at(*offset))) {
-                Some(offset) => Err(SegmentError::OutsideCover { covered, offset }),
-                None => Ok(covered),
-            },
+    fn end(&self) -> Result<Offset, SegmentError> {
+        let start = self.footer.range.start;
+        let written =
+            self.last_offset.map_or(start, |last| Offset::new(last).expect("offsets rise from the base").next());
+        let end = self.covered_to.unwrap_or(written);
+        if end < written {
+            let covered = OffsetRange { start, end };
+            return Err(SegmentError::OutsideCover { covered, offset: self.last_offset.unwrap_or(start.get()) });
         }
+        if end <= start { Err(SegmentError::Empty) } else { Ok(end) }
     }
 }
 
@@ -406,7 +411,9 @@ fn bytes_of(batch: &RecordBatch) -> Result<usize, SegmentError> {
 fn array_bytes(array: &dyn Array) -> Result<usize, SegmentError> {
     // Arrow counts the whole child of a sliced list, which would make a hundred rows of a large batch look like all of it.
     let within = |offsets: &[i32], values: &dyn Array| {
-        let at = |offset: Option<&i32>| offset.map_or(0, |offset| usize::try_from(*offset).expect("offsets are not negative"));
+        let at = |offset: Option<&i32>| {
+            offset.map_or(0, |offset| usize::try_from(*offset).expect("offsets are not negative"))
+        };
         let (from, to) = (at(offsets.first()), at(offsets.last()));
         Ok(size_of_val(offsets) + array_bytes(values.slice(from, to - from).as_ref())?)
     };

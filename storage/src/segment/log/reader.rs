@@ -137,7 +137,10 @@ impl LogSegment {
             rows += u64::try_from(batch?.header().record_count).unwrap_or(0);
         }
         if rows != self.meta.rows {
-            return Err(SegmentError::corrupt(&self.file.path, format!("it has {rows} records, {} were sealed", self.meta.rows)));
+            return Err(SegmentError::corrupt(
+                &self.file.path,
+                format!("it has {rows} records, {} were sealed", self.meta.rows),
+            ));
         }
         let digest = self.file.digest()?;
         if digest != self.meta.digest {

@@ -74,11 +74,19 @@ impl<'a> HeaderWalk<'a> {
 }
 
 /// Offsets of a batch, checked against what came before it and against the segment.
-pub(super) fn check(path: &std::path::Path, range: OffsetRange, least_offset: i64, placed: &Placed) -> Result<(), SegmentError> {
+pub(super) fn check(
+    path: &std::path::Path,
+    range: OffsetRange,
+    least_offset: i64,
+    placed: &Placed,
+) -> Result<(), SegmentError> {
     let Placed { position, header } = placed;
     let fits = header.last_offset_delta >= 0
         && header.base_offset >= least_offset
-        && header.base_offset.checked_add(i64::from(header.last_offset_delta)).is_some_and(|last| last < range.end.get());
+        && header
+            .base_offset
+            .checked_add(i64::from(header.last_offset_delta))
+            .is_some_and(|last| last < range.end.get());
     if fits {
         return Ok(());
     }

@@ -1,0 +1,229 @@
+//! One partition: ordering, the tail, the list of segments, and the offsets that readers see.
+//!
+//! All state is behind one short lock that is never held across I/O or an await. Durable changes of the manifest (a seal,
+//! a new log start, a dropped local copy) are serialised by a second lock, taken by blocking threads only.
+
+mod append;
+mod columns;
+mod read;
+mod recover;
+mod retain;
+mod seal;
+mod timestamps;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use weir_model::{LogOffsets, Offset, PartitionId};
+
+use crate::manifest::PartitionRecord;
+use crate::producers::ProducerTable;
+use crate::segment::{ArrowSegment, LogSegment, SegmentMeta};
+use crate::shared::Shared;
+use crate::signal::{ReadSignal, Waiters};
+use crate::tail::Tail;
+use crate::topics::TopicInfo;
+use crate::wal::{DurableSink, WalSeq};
+
+pub use append::{AppendError, Appended};
+pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
+pub(crate) use recover::{Recovered, topic_directory};
+pub use recover::RecoverError;
+pub use retain::{RetainError, Retained};
+pub use seal::SealError;
+pub use timestamps::TimestampHit;
+
+/// The leader epoch of every partition: with one broker, leadership never changes.
+pub const LEADER_EPOCH: i32 = 0;
+
+/// One partition of a topic. Cheap to clone.
+#[derive(Clone)]
+pub struct Partition {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: PartitionId,
+    /// Where its segments are. Made with the first seal, so that ten thousand quiet partitions make no directory.
+    directory: PathBuf,
+    topic: RwLock<Arc<TopicInfo>>,
+    state: Mutex<State>,
+    /// Serialises durable changes of the manifest. Lock order: manifest, then state.
+    manifest: Mutex<()>,
+    /// First offset that is not durable. Moved by the WAL's writer, in order (LOG-2).
+    high_watermark: AtomicI64,
+    /// Set when the topic is deleted: nothing is appended any more.
+    closed: AtomicBool,
+    waiters: Waiters,
+    shared: Arc<Shared>,
+}
+
+struct State {
+    record: PartitionRecord,
+    log_end: Offset,
+    tail: Tail,
+    /// Every stretch below the tail, by its first offset; without holes.
+    segments: BTreeMap<Offset, Segment>,
+    /// As of the log end.
+    producers: ProducerTable,
+    /// As of the sealed end: what the next seal's snapshot continues from.
+    sealed_producers: ProducerTable,
+    /// Bytes of local segment files.
+    local_bytes: u64,
+}
+
+/// A sealed stretch.
+#[derive(Clone)]
+enum Segment {
+    /// The batches as they came.
+    Log(Arc<LogSegment>),
+    /// Columns.
+    Arrow(Arc<ArrowSegment>),
+    /// In the lake only.
+    Tiered(Arc<SegmentMeta>),
+}
+
+impl Segment {
+    fn meta(&self) -> &SegmentMeta {
+        match self {
+            Self::Log(segment) => segment.meta(),
+            Self::Arrow(segment) => segment.meta(),
+            Self::Tiered(meta) => meta,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        !matches!(self, Self::Tiered(_))
+    }
+}
+
+/// How a partition stands, for operators.
+#[derive(Clone, Debug)]
+pub struct PartitionStatus {
+    /// Its number.
+    pub index: i32,
+    /// The four offsets.
+    pub offsets: LogOffsets,
+    /// First offset whose bytes are on this machine.
+    pub local_start: Offset,
+    /// First offset that is in no segment.
+    pub sealed_end: Offset,
+    /// First offset that is not in the lake.
+    pub lake_end: Option<Offset>,
+    /// Bytes of local segment files.
+    pub local_bytes: u64,
+    /// Local segment files.
+    pub local_segments: usize,
+    /// Bytes of memory in the tail.
+    pub tail_bytes: usize,
+}
+
+impl DurableSink for Inner {
+    fn durable(&self, token: u64) {
+        let end = i64::try_from(token).expect("offsets fit in i64");
+        let before = self.high_watermark.swap(end, Ordering::AcqRel);
+        assert!(before <= end, "LOG-2: high watermark of {} would go back from {before} to {end}", self.id);
+        self.waiters.wake();
+    }
+}
+
+impl Partition {
+    /// Which partition this is.
+    pub fn id(&self) -> PartitionId {
+        self.inner.id
+    }
+
+    /// The topic, as configured now.
+    pub fn topic(&self) -> Arc<TopicInfo> {
+        Arc::clone(&self.inner.topic.read())
+    }
+
+    pub(crate) fn set_topic(&self, topic: Arc<TopicInfo>) {
+        *self.inner.topic.write() = topic;
+    }
+
+    /// Ends the partition's life: appends are refused from now on, parked readers are woken.
+    pub(crate) fn close(&self) {
+        let mut state = self.inner.state.lock();
+        self.inner.closed.store(true, Ordering::SeqCst);
+        let tail = std::mem::take(&mut state.tail);
+        drop(state);
+        self.inner.shared.tail_bytes.sub(tail.size());
+        self.inner.waiters.wake();
+    }
+
+    /// Whether the topic was deleted.
+    pub fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::SeqCst)
+    }
+
+    /// The four offsets now.
+    pub fn offsets(&self) -> LogOffsets {
+        let state = self.inner.state.lock();
+        self.inner.offsets(&state)
+    }
+
+    /// How the partition stands.
+    pub fn status(&self) -> PartitionStatus {
+        let state = self.inner.state.lock();
+        PartitionStatus {
+            index: self.inner.id.index,
+            offsets: self.inner.offsets(&state),
+            local_start: state.local_start(),
+            sealed_end: state.record.sealed_end,
+            lake_end: state.record.lake_end,
+            local_bytes: state.local_bytes,
+            local_segments: state.segments.values().filter(|segment| segment.is_local()).count(),
+            tail_bytes: state.tail.size(),
+        }
+    }
+
+    /// Has `signal` raised when the high watermark next moves (or the topic goes away). Subscribe first, then look at
+    /// [`Self::offsets`]; each move uses the subscription up.
+    pub fn subscribe(&self, signal: &Arc<ReadSignal>) {
+        self.inner.waiters.subscribe(signal);
+    }
+
+    /// The oldest WAL entry that only the tail holds; the WAL is kept from there on.
+    pub(crate) fn oldest_unsealed(&self) -> Option<WalSeq> {
+        self.inner.state.lock().tail.front().map(|entry| entry.seq)
+    }
+
+    /// Memory in the tail, in bytes.
+    pub(crate) fn tail_size(&self) -> usize {
+        self.inner.state.lock().tail.size()
+    }
+
+    /// Forgets producers that last wrote before `before_ms`.
+    pub(crate) fn expire_producers(&self, before_ms: i64) {
+        self.inner.state.lock().producers.expire(before_ms);
+    }
+
+    /// The producers that write here, with their newest batches.
+    pub fn producers(&self) -> ProducerTable {
+        self.inner.state.lock().producers.clone()
+    }
+}
+
+impl Inner {
+    fn offsets(&self, state: &State) -> LogOffsets {
+        let high_watermark =
+            Offset::new(self.high_watermark.load(Ordering::Acquire)).expect("the high watermark is never negative");
+        // Transactions are not built, so the last stable offset is the high watermark.
+        LogOffsets::new(state.record.log_start.min(high_watermark), high_watermark, high_watermark, state.log_end)
+    }
+}
+
+impl State {
+    /// First offset whose bytes are on this machine.
+    fn local_start(&self) -> Offset {
+        let below_tail = self.segments.iter().find(|(_, segment)| segment.is_local()).map(|(start, _)| *start);
+        below_tail.unwrap_or(self.record.sealed_end).max(self.record.log_start)
+    }
+}

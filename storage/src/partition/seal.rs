@@ -1,0 +1,234 @@
+//! Sealing: a durable stretch of the tail becomes a segment (DESIGN 4, step 6).
+//!
+//! The order is what makes it safe: the segment is written and synced; one commit of the metadata store names it, moves the
+//! sealed end and stores the producers as of there; only then does the tail let go. A crash in between leaves an unnamed file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_model::config::KeepRaw;
+use weir_model::{Offset, PartitionId};
+use weir_table::TableSchema;
+
+use super::columns::{Detail, columns_of_batches, raw_row_count};
+use super::{Partition, Segment};
+use crate::disk::{Disk, RealDisk};
+use crate::manifest::{self, PartitionRecord, SegmentRecord};
+use crate::meta::{MetaBatch, MetaError};
+use crate::producers::ProducerTable;
+use crate::rows::RowsError;
+use crate::segment::{
+    ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, LogSegment, LogSegmentWriter, SegmentError,
+    SegmentMeta,
+};
+use crate::shared::Counters;
+use crate::tail::TailEntry;
+use crate::topics::TopicInfo;
+
+/// Rows whose values are compared with their re-encoding at a time. Styles are found once per such run, and a run's
+/// values, columns and encodings are in memory together: at 200 B a row, some 10 MB.
+const RUN_ROWS: usize = 16_384;
+
+/// Space left alone for the metadata store's own log and compactions.
+const META_RESERVE_BYTES: u64 = 16 << 20;
+
+/// Why a stretch was not sealed. The tail still has it.
+#[derive(Debug, thiserror::Error)]
+pub enum SealError {
+    /// The segment could not be written.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The rows did not become columns.
+    #[error("seal of {partition}: {source}")]
+    Rows {
+        /// Whose rows.
+        partition: PartitionId,
+        /// What is wrong.
+        source: RowsError,
+    },
+    /// The segment is written but not named.
+    #[error("seal of {partition} was not committed: {source}")]
+    Store {
+        /// Whose segment.
+        partition: PartitionId,
+        /// What the store said.
+        source: MetaError,
+    },
+    /// Too little space for the segment and for the metadata store to work on. Found out beforehand, because a metadata
+    /// store that runs out of space stops.
+    #[error("{directory} has {free_bytes} bytes free, sealing needs {needed_bytes}; free space or shorten retention")]
+    DiskFull {
+        /// Where.
+        directory: String,
+        /// What there is.
+        free_bytes: u64,
+        /// What there should be.
+        needed_bytes: u64,
+    },
+    /// The partition's directory could not be made or looked at.
+    #[error("cannot use {directory}: {source}")]
+    Directory {
+        /// Where.
+        directory: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl SealError {
+    /// Whether only space was lacking: worth another try later.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Segment(error) => error.is_disk_full(),
+            Self::Directory { source, .. } => crate::disk::is_disk_full(source),
+            Self::DiskFull { .. } => true,
+            Self::Rows { .. } | Self::Store { .. } => false,
+        }
+    }
+}
+
+impl Partition {
+    /// Seals everything durable in the tail into one segment. `None` when there is nothing. Blocks; call it from a
+    /// thread that may.
+    ///
+    /// # Errors
+    /// [`SealError`]; nothing changed then.
+    pub fn seal(&self) -> Result<Option<SegmentMeta>, SealError> {
+        let inner = &self.inner;
+        let _manifest = inner.manifest.lock();
+        if self.is_closed() {
+            return Ok(None);
+        }
+        let topic = self.topic();
+        let (entries, record, mut producers) = {
+            let state = inner.state.lock();
+            let durable = inner.offsets(&state).last_stable();
+            let entries: Vec<TailEntry> = state.tail.iter().take_while(|entry| entry.end() <= durable).cloned().collect();
+            (entries, state.record, state.sealed_producers.clone())
+        };
+        let Some(end) = entries.last().map(TailEntry::end) else { return Ok(None) };
+        std::fs::create_dir_all(&inner.directory).map_err(|source| SealError::Directory {
+            directory: inner.directory.display().to_string(),
+            source,
+        })?;
+
+        self.check_space(entries.iter().map(|entry| entry.batch.size() as u64).sum())?;
+
+        let now_ms = inner.shared.clock.now_ms();
+        let (meta, segment, raw_rows) = self.write_segment(&topic, &entries, record.sealed_end, end, now_ms)?;
+        for entry in &entries {
+            producers.record(entry.batch.header(), now_ms);
+        }
+        let record = PartitionRecord { sealed_end: end, ..record };
+        self.commit_seal(&meta, record, &producers)?;
+
+        let mut state = inner.state.lock();
+        // The log start may have moved meanwhile only under the manifest lock, which is ours.
+        state.record = record;
+        state.sealed_producers = producers;
+        state.local_bytes += meta.size_bytes;
+        state.segments.insert(meta.range.start, segment);
+        let freed = state.tail.drop_below(end);
+        drop(state);
+        inner.shared.tail_bytes.sub(freed);
+        let counters = &inner.shared.counters;
+        Counters::add(&counters.sealed_segments, 1);
+        Counters::add(&counters.sealed_rows, usize::try_from(meta.rows).unwrap_or(0));
+        Counters::add(&counters.sealed_raw_rows, raw_rows);
+        Counters::add(&counters.sealed_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
+        tracing::debug!(topic = %topic.name(), partition = inner.id.index, end = %end, file = meta.file, "sealed");
+        Ok(Some(meta))
+    }
+
+    fn check_space(&self, segment_bytes: u64) -> Result<(), SealError> {
+        let directory = &self.inner.directory;
+        let failed = |source| SealError::Directory { directory: directory.display().to_string(), source };
+        let free_bytes = RealDisk::new().free_bytes(directory).map_err(failed)?;
+        let needed_bytes = segment_bytes + META_RESERVE_BYTES;
+        if free_bytes < needed_bytes {
+            return Err(SealError::DiskFull { directory: directory.display().to_string(), free_bytes, needed_bytes });
+        }
+        Ok(())
+    }
+
+    fn commit_seal(&self, meta: &SegmentMeta, record: PartitionRecord, producers: &ProducerTable) -> Result<(), SealError> {
+        let id = self.inner.id;
+        let segment = SegmentRecord { meta: meta.clone(), local: true };
+        let batch = MetaBatch::new()
+            .put(manifest::segment_key(id, meta.range.start), manifest::encode(&segment))
+            .put(manifest::partition_key(id), manifest::encode(&record))
+            .put(manifest::producers_key(id), manifest::encode(producers));
+        self.inner.shared.meta.commit(batch).map_err(|source| SealError::Store { partition: id, source })
+    }
+
+    fn write_segment(
+        &self,
+        topic: &TopicInfo,
+        entries: &[TailEntry],
+        start: Offset,
+        end: Offset,
+        now_ms: i64,
+    ) -> Result<(SegmentMeta, Segment, usize), SealError> {
+        let directory = &self.inner.directory;
+        match &topic.table {
+            None => {
+                let meta = write_log_segment(directory, entries, start, end, now_ms)?;
+                let segment = LogSegment::open(directory, &meta)?;
+                Ok((meta, Segment::Log(Arc::new(segment)), 0))
+            }
+            Some(schema) => {
+                let (meta, raw_rows) = self
+                    .write_arrow_segment(topic, schema, entries, start, end, now_ms)?;
+                let segment = ArrowSegment::open(directory, &meta)?;
+                Ok((meta, Segment::Arrow(Arc::new(segment)), raw_rows))
+            }
+        }
+    }
+
+    fn write_arrow_segment(
+        &self,
+        topic: &TopicInfo,
+        schema: &TableSchema,
+        entries: &[TailEntry],
+        start: Offset,
+        end: Offset,
+        now_ms: i64,
+    ) -> Result<(SegmentMeta, usize), SealError> {
+        let id = self.inner.id;
+        let rows_error = |source| SealError::Rows { partition: id, source };
+        let info = ArrowSegmentInfo { topic_id: id.topic, partition: id.index, schema_id: 0 };
+        let mut writer = ArrowSegmentWriter::create(&self.inner.directory, start, info, schema, ArrowCompression::Zstd)?;
+        writer.cover_to(end);
+        let keep_raw = topic.config.weir_value_keep_raw == KeepRaw::Always;
+        let mut raw_rows = 0;
+        let mut run = Vec::new();
+        let mut run_rows = 0;
+        for (position, entry) in entries.iter().enumerate() {
+            run_rows += usize::try_from(entry.batch.header().record_count).unwrap_or(0);
+            run.push((&entry.batch, entry.columns.as_ref()));
+            if run_rows >= RUN_ROWS || position + 1 == entries.len() {
+                let columns = columns_of_batches(schema, &run, Detail::Sealed { keep_raw }).map_err(rows_error)?;
+                raw_rows += raw_row_count(&columns);
+                writer.append(&columns)?;
+                run.clear();
+                run_rows = 0;
+            }
+        }
+        Ok((writer.finish(now_ms)?, raw_rows))
+    }
+}
+
+fn write_log_segment(
+    directory: &Path,
+    entries: &[TailEntry],
+    start: Offset,
+    end: Offset,
+    now_ms: i64,
+) -> Result<SegmentMeta, SealError> {
+    let mut writer = LogSegmentWriter::create(directory, start)?;
+    writer.cover_to(end);
+    for entry in entries {
+        writer.append(&entry.batch)?;
+    }
+    Ok(writer.finish(now_ms)?)
+}
