@@ -9,8 +9,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, Int8Array, Int64Array, RecordBatch, StringArray, new_null_array};
 use arrow::array::{Float64Array, ListArray};
 use arrow::datatypes::{DataType, Int64Type};
-use weir_model::TopicId;
-use weir_storage::segment::{ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, SegmentMeta, ipc_stream};
+use weir_model::{Offset, TopicId};
+use weir_storage::segment::{
+    ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, SegmentMeta, ipc_stream_with,
+};
 use weir_table::TableSchema;
 
 const ROWS: i64 = 40_000;
@@ -22,7 +24,9 @@ const PRICE: usize = 9;
 fn python() -> Option<String> {
     let Ok(python) = std::env::var("WEIR_TEST_PYTHON") else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "set WEIR_TEST_PYTHON to a python that has pyarrow");
-        eprintln!("SKIPPED: set WEIR_TEST_PYTHON to a python that has pyarrow, or nothing shows that others can read segments");
+        eprintln!(
+            "SKIPPED: set WEIR_TEST_PYTHON to a python that has pyarrow, or nothing shows that others can read segments"
+        );
         return None;
     };
     let found = Command::new(&python).args(["-c", "import pyarrow"]).status().expect("WEIR_TEST_PYTHON starts");
@@ -49,12 +53,19 @@ fn rows(schema: &TableSchema) -> RecordBatch {
                 "_timestamp" => Arc::new((0..ROWS).map(|row| Some(1_000 + row)).collect::<Int64Array>()),
                 "_timestamp_type" => Arc::new(Int8Array::from(vec![0; count])),
                 "_key" => Arc::new((0..ROWS).map(|row| Some(format!("k{row}").into_bytes())).collect::<BinaryArray>()),
-                "_value_style" => Arc::new((0..ROWS).map(|row| Some(format!("style {}", row / 30_000))).collect::<StringArray>()),
-                "name" => Arc::new((0..ROWS).map(|row| (row % 10 != 0).then(|| format!("näme {row}"))).collect::<StringArray>()),
-                "price" => Arc::new((0..ROWS).map(|row| (row % 4 != 0).then_some(row as f64 / 2.0)).collect::<Float64Array>()),
+                "_value_style" => {
+                    Arc::new((0..ROWS).map(|row| Some(format!("style {}", row / 30_000))).collect::<StringArray>())
+                }
+                "name" => Arc::new(
+                    (0..ROWS).map(|row| (row % 10 != 0).then(|| format!("näme {row}"))).collect::<StringArray>(),
+                ),
+                "price" => {
+                    Arc::new((0..ROWS).map(|row| (row % 4 != 0).then_some(row as f64 / 2.0)).collect::<Float64Array>())
+                }
                 "tags" => {
                     let tags = (0..ROWS).map(|row| Some((0..row % 3).map(Some).collect::<Vec<_>>()));
-                    arrow::compute::cast(&ListArray::from_iter_primitive::<Int64Type, _, _>(tags), field.data_type()).expect("a list")
+                    arrow::compute::cast(&ListArray::from_iter_primitive::<Int64Type, _, _>(tags), field.data_type())
+                        .expect("a list")
                 }
                 _ => new_null_array(field.data_type(), count),
             }
@@ -67,7 +78,7 @@ fn sealed(dir: &Path, compression: ArrowCompression) -> SegmentMeta {
     let schema =
         TableSchema::parse_sql("id BIGINT NOT NULL, name STRING, price DOUBLE, tags ARRAY<BIGINT>").expect("a schema");
     let info = ArrowSegmentInfo { topic_id: TopicId::random(), partition: 0, schema_id: 1 };
-    let mut writer = ArrowSegmentWriter::create(dir, info, &schema, compression).expect("create");
+    let mut writer = ArrowSegmentWriter::create(dir, Offset::ZERO, info, &schema, compression).expect("create");
     writer.append(&rows(&schema)).expect("append");
     writer.finish(0).expect("finish")
 }
@@ -98,7 +109,10 @@ with pa.memory_map(sys.argv[1]) as source:
         assert_eq!(answers[0], "True", "{compression:?}");
         assert_eq!(answers[1], format!("{ROWS} {} {price:.1} {}", ROWS * (ROWS - 1) / 2, ROWS / 10));
         assert_eq!(answers[2], tags.to_string());
-        assert_eq!(answers[3], "_offset,_timestamp,_timestamp_type,_key,_headers,_value_style,_value_raw,id,name,price,tags");
+        assert_eq!(
+            answers[3],
+            "_offset,_timestamp,_timestamp_type,_key,_headers,_value_style,_value_raw,id,name,price,tags"
+        );
         assert_eq!(answers[4], "['style 0', 'style 1']");
         assert_eq!(answers[5], "näme 39999 b'k7'");
         assert_eq!(answers[6], "dictionary<values=string, indices=int32, ordered=0>");
@@ -122,11 +136,11 @@ print(','.join(table.column_names), table.num_rows, pc.sum(table['id']))
         for (projection, names) in [(vec![PRICE, ID], "price,id"), (vec![0, ID, 10], "_offset,id,tags")] {
             let stream = segment.read_block_ipc(1, Some(&projection)).expect("read");
             std::fs::write(&file, &stream.bytes).expect("write");
-            let sum: i64 = (stream.first_offset.get()..=stream.last_offset.get()).sum();
+            let sum: i64 = (stream.range.start.get()..stream.range.end.get()).sum();
             assert_eq!(run(&python, script, &file), [format!("{names} {} {sum}", stream.rows)], "{compression:?}");
         }
         let decoded = segment.read_block(0, Some(&[ID, 8])).expect("read").batch;
-        std::fs::write(&file, ipc_stream(&decoded, compression).expect("encode")).expect("write");
+        std::fs::write(&file, ipc_stream_with(&decoded, compression).expect("encode")).expect("write");
         let rows = decoded.num_rows();
         assert_eq!(run(&python, script, &file), [format!("id,name {rows} {}", rows * (rows - 1) / 2)]);
         assert_eq!(decoded.column(0).data_type(), &DataType::Int64);
