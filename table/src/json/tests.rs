@@ -374,16 +374,15 @@ const EVENTS: &str = "event STRING, user_id BIGINT, session UUID, at TIMESTAMP, 
 
 #[test]
 fn rows_of_real_producers_come_back_with_none_kept_raw() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/");
     let kinds = [("orders", ORDERS), ("sensors", SENSORS), ("events", EVENTS)];
     for producer in ["python", "python_compact", "python_unicode", "node", "go", "jackson"] {
         for (kind, sql) in kinds {
             if producer.starts_with("python_") && kind != "orders" {
                 continue;
             }
-            let path = format!("{folder}{producer}_{kind}.jsonl");
-            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-            let rows: Vec<&[u8]> = text.trim_end().split('\n').map(str::as_bytes).collect();
+            let path = format!("{producer}_{kind}");
+            let texts = sample(&path);
+            let rows: Vec<&[u8]> = texts.iter().map(|row| row.as_bytes()).collect();
             assert_eq!(rows.len(), 200, "{path}");
             let (raw, sealed) = round_trip(&schema(sql), &rows);
             let kept: Vec<_> = sealed.raw.iter().flatten().take(3).map(String::from_utf8_lossy).collect();
@@ -393,7 +392,45 @@ fn rows_of_real_producers_come_back_with_none_kept_raw() {
     }
 }
 
+fn sample(name: &str) -> Vec<String> {
+    let path = format!("{}/tests/samples/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    text.trim_end().split('\n').map(str::to_owned).collect()
+}
+
+/// A real row with a few characters taken out, put in or replaced.
+fn damaged_row() -> impl Strategy<Value = (&'static str, String)> {
+    let sources = [("python_orders", ORDERS), ("go_orders", ORDERS), ("jackson_sensors", SENSORS), ("node_sensors", SENSORS), ("node_events", EVENTS)];
+    let rows: Vec<(&'static str, String)> =
+        sources.iter().flat_map(|(name, sql)| sample(name).into_iter().take(40).map(|row| (*sql, row))).collect();
+    let piece = prop_oneof!["[ \\n0-9eE.,:\"{}\\[\\]\\\\/+-]", Just("null".to_owned()), Just(", ".to_owned()), Just("\\u00e9".to_owned()), Just("0".to_owned())];
+    let edit = (any::<proptest::sample::Index>(), 0usize..3, piece);
+    (proptest::sample::select(rows), proptest::collection::vec(edit, 1..4)).prop_map(|((sql, row), edits)| {
+        let mut characters: Vec<String> = row.chars().map(String::from).collect();
+        for (at, kind, piece) in edits {
+            let at = at.index(characters.len());
+            match kind {
+                0 => characters[at] = piece,
+                1 => characters.insert(at, piece),
+                _ => characters[at] = String::new(),
+            }
+        }
+        (sql, characters.concat())
+    })
+}
+
 proptest! {
+    #[test]
+    fn a_damaged_row_is_refused_or_comes_back_byte_for_byte((sql, row) in damaged_row()) {
+        let schema = schema(sql);
+        if one(sql, &row).is_ok() {
+            let strict = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&row).is_ok();
+            // Half a surrogate pair is good JSON by RFC 8259, in a member no column names; serde_json has no text for it.
+            prop_assert!(strict || row.contains("\\ud"), "{}", row);
+            round_trip(&schema, &[row.as_bytes()]);
+        }
+    }
+
     #[test]
     fn any_bytes_are_decoded_or_refused_without_panic(value in proptest::collection::vec(any::<u8>(), 0..60)) {
         let _ = one("a INT, b STRING", &String::from_utf8_lossy(&value));
