@@ -105,14 +105,4 @@ impl Tail {
     pub fn batch_bytes(&self) -> usize {
         self.batch_bytes
     }
-
-    /// How many batches there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
 }
