@@ -1,1 +1,17 @@
-//! weir-broker
+//! The Weir broker: what stands between Kafka clients and the log.
+//!
+//! A request travels `server` (frame, header, limits) -> `handlers` (one file per API) -> `partition` | `coordinator` | `topics` (the rules) -> weir-storage, and its answer
+//! travels back through the connection's queue, in request order. [`app`] puts the parts together; [`errors`] alone knows both domain errors and Kafka's codes.
+
+pub mod app;
+pub mod cli;
+pub mod coordinator;
+pub mod errors;
+pub mod handlers;
+pub mod http;
+pub mod log_dump;
+pub mod metrics;
+pub mod partition;
+pub mod server;
+pub mod tables;
+pub mod topics;

@@ -1,0 +1,48 @@
+//! What a handler knows of its request besides the body.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::FutureExt;
+use kafka_protocol::protocol::{Encodable, StrBytes};
+
+use super::{CloseConnection, Reply, Response};
+use crate::app::Broker;
+
+/// A request's surroundings.
+#[derive(Clone)]
+pub struct RequestContext {
+    /// The broker.
+    pub broker: Arc<Broker>,
+    /// The version of the request, one that the table in `handlers` lists.
+    pub version: i16,
+    /// As the client sent it; null and empty are both legal (S-9).
+    pub client_id: Option<StrBytes>,
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// When the request had been read. Time limits in a request count from here.
+    pub received: Instant,
+}
+
+impl RequestContext {
+    /// The client id, empty when there is none.
+    #[must_use]
+    pub fn client_id(&self) -> &str {
+        self.client_id.as_deref().unwrap_or_default()
+    }
+
+    /// Encodes a response that is complete.
+    ///
+    /// # Errors
+    /// As [`Response::message`].
+    pub fn ready<M: Encodable>(&self, message: &M) -> Result<Reply, CloseConnection> {
+        Response::message(message, self.version).map(Reply::Ready)
+    }
+
+    /// A response that comes later: encoded when `future` is done.
+    pub fn pending<M: Encodable>(&self, future: impl Future<Output = Result<M, CloseConnection>> + Send + 'static) -> Reply {
+        let version = self.version;
+        Reply::Pending(future.map(move |message| Response::message(&message?, version)).boxed())
+    }
+}

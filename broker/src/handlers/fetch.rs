@@ -1,0 +1,248 @@
+//! Fetch (key 1), versions 4 to 17.
+//!
+//! Answers whole record batches from an offset on, waiting for `min_bytes` or `max_wait_ms`. Records are sent from where they are: shared memory of the tail, slices of
+//! segment files. The client id may carry read options (DESIGN 5.1): `name;weir.columns=a,b;weir.format=arrow`.
+//!
+//! * v5 log start offset; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 compact encodings; v13 topic ids (KIP-516);
+//!   v15 replica state; v16 node endpoints (KIP-951).
+//! * Every answer is sessionless (session id 0), which all clients accept (S-55). One broker leads everything, so there is no preferred replica and no leader hint.
+//! * Differs from Kafka: bad read options are answered with INVALID_REQUEST, and the sentence that says what is wrong is logged: the response has no room for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use tracing::{error, warn};
+use weir_model::{Isolation, Offset, PartitionId, TopicId};
+use weir_protocol::fetch_response::{self, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier};
+use weir_storage::partition::LEADER_EPOCH;
+use weir_storage::{Chunk, ReadError, RowForm, TopicInfo};
+use weir_table::{ReadFormat, ReadOptions};
+
+use super::{CloseConnection, Reply, RequestContext, Response};
+use crate::errors;
+use crate::partition::{LongPoll, Target, TargetRead};
+
+/// Resolves what is asked for; reading and waiting happen when the answer's turn comes.
+pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<Reply, CloseConnection> {
+    if let Some(code) = session_error(&request) {
+        return respond(context.version, code.code(), Vec::new()).map(Reply::Ready);
+    }
+    let options = match ReadOptions::from_client_id(context.client_id()) {
+        Ok(options) => options,
+        Err(error) => {
+            warn!(client_id = context.client_id(), %error, "read options refused");
+            return refuse_options(context, request);
+        }
+    };
+    let isolation = if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
+    let max_bytes = request.max_bytes.min(context.broker.config.fetch_max_bytes);
+    let mut plan = Plan { topics: Vec::with_capacity(request.topics.len()), targets: Vec::new(), has_errors: false };
+    for topic in &request.topics {
+        plan.add_topic(context, topic, options.as_ref());
+    }
+    let max_bytes = usize::try_from(max_bytes).unwrap_or(0);
+    let poll = LongPoll {
+        targets: plan.targets,
+        isolation,
+        // More than the most can never be reached.
+        min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(max_bytes),
+        max_bytes,
+        // An error is answered at once, beside what there is (S-49).
+        max_wait: if plan.has_errors { Duration::ZERO } else { Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)) },
+        received: context.received,
+    };
+    let topics = plan.topics;
+    let context = context.clone();
+    Ok(Reply::Pending(Box::pin(async move {
+        let reads = poll.run().await;
+        for (target, read) in poll.targets.iter().zip(&reads) {
+            if let Ok(read) = read {
+                context.broker.metrics.fetched(read.next.since(target.offset), read.bytes);
+            }
+        }
+        let answered = assemble(&context, topics, reads, isolation);
+        respond(context.version, 0, answered)
+    })))
+}
+
+/// We never gave out a session, so nobody can continue one (S-55).
+fn session_error(request: &FetchRequest) -> Option<ResponseError> {
+    const INITIAL: i32 = 0;
+    const FINAL: i32 = -1;
+    match (request.session_id, request.session_epoch) {
+        (_, INITIAL | FINAL) => None,
+        (0, _) => Some(ResponseError::InvalidFetchSessionEpoch),
+        (_, _) => Some(ResponseError::FetchSessionIdNotFound),
+    }
+}
+
+/// The request's topics, with each partition either a target to read or an error.
+struct Plan {
+    topics: Vec<PlannedTopic>,
+    targets: Vec<Target>,
+    has_errors: bool,
+}
+
+struct PlannedTopic {
+    name: String,
+    id: uuid::Uuid,
+    partitions: Vec<PlannedPartition>,
+}
+
+struct PlannedPartition {
+    index: i32,
+    /// `None`: the next of the targets.
+    error: Option<ResponseError>,
+}
+
+impl Plan {
+    fn add_topic(&mut self, context: &RequestContext, topic: &FetchTopic, options: Option<&ReadOptions>) {
+        let found = find_topic(context, topic);
+        let form = found.as_ref().map_err(|code| *code).and_then(|info| row_form(context, info, options));
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let target = match (&found, &form) {
+                (Ok(info), Ok(form)) => target(context, info, asked, form),
+                (Err(code), _) | (_, Err(code)) => Err(*code),
+            };
+            let error = match target {
+                Ok(target) => {
+                    self.targets.push(target);
+                    None
+                }
+                Err(code) => {
+                    self.has_errors = true;
+                    Some(code)
+                }
+            };
+            partitions.push(PlannedPartition { index: asked.partition, error });
+        }
+        self.topics.push(PlannedTopic { name: topic.topic.as_str().to_owned(), id: topic.topic_id, partitions });
+    }
+}
+
+fn find_topic(context: &RequestContext, topic: &FetchTopic) -> Result<Arc<TopicInfo>, ResponseError> {
+    let topics = context.broker.storage.topics();
+    if context.version >= 13 {
+        topics.get(TopicId::from_uuid(topic.topic_id)).cloned().ok_or(ResponseError::UnknownTopicId)
+    } else {
+        topics.by_name(topic.topic.as_str()).cloned().ok_or(ResponseError::UnknownTopicOrPartition)
+    }
+}
+
+/// Turns the client's column names into positions of this topic's columns.
+fn row_form(context: &RequestContext, topic: &TopicInfo, options: Option<&ReadOptions>) -> Result<RowForm, ResponseError> {
+    let Some(options) = options else {
+        return Ok(RowForm::default());
+    };
+    let schema = topic.columns();
+    if schema.is_raw() && options.format == ReadFormat::Rows && options.columns.is_some() {
+        warn!(client_id = context.client_id(), topic = %topic.name(), "weir.columns: the topic has no schema, so its rows have no columns; create it with weir.schema");
+        return Err(ResponseError::InvalidRequest);
+    }
+    match options.resolve(&schema) {
+        Ok(columns) => {
+            let columns = columns.map(|mut positions| {
+                positions.sort_unstable();
+                Arc::from(positions)
+            });
+            Ok(RowForm { columns, format: options.format })
+        }
+        Err(error) => {
+            warn!(client_id = context.client_id(), topic = %topic.name(), %error, "read options refused");
+            Err(ResponseError::InvalidRequest)
+        }
+    }
+}
+
+fn target(context: &RequestContext, topic: &TopicInfo, asked: &FetchPartition, form: &RowForm) -> Result<Target, ResponseError> {
+    let id = PartitionId { topic: topic.id(), index: asked.partition };
+    let partition = context.broker.storage.partition(id).ok_or(ResponseError::UnknownTopicOrPartition)?;
+    errors::check_leader_epoch(asked.current_leader_epoch, LEADER_EPOCH)?;
+    let offset = Offset::new(asked.fetch_offset).ok_or(ResponseError::OffsetOutOfRange)?;
+    let max_bytes = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
+    Ok(Target { partition, offset, max_bytes, form: form.clone() })
+}
+
+fn assemble(context: &RequestContext, topics: Vec<PlannedTopic>, reads: Vec<TargetRead>, isolation: Isolation) -> Vec<FetchedTopic<Records>> {
+    let mut reads = reads.into_iter();
+    let mut answered = Vec::with_capacity(topics.len());
+    for topic in topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for planned in topic.partitions {
+            partitions.push(match planned.error {
+                Some(code) => failed(planned.index, code),
+                None => {
+                    let read = reads.next().expect("the poll returns one read per target, and there is a target per partition without error");
+                    assemble_one(context, &topic.name, planned.index, read, isolation)
+                }
+            });
+        }
+        answered.push(FetchedTopic { name: topic.name, id: topic.id, partitions });
+    }
+    answered
+}
+
+fn assemble_one(context: &RequestContext, topic: &str, index: i32, read: TargetRead, isolation: Isolation) -> FetchedPartition<Records> {
+    match read {
+        Ok(read) => FetchedPartition {
+            index,
+            error_code: 0,
+            high_watermark: read.offsets.high_watermark().get(),
+            last_stable_offset: read.offsets.last_stable().get(),
+            log_start_offset: read.offsets.log_start().get(),
+            // There are no transactions, hence no aborted ones; but only a read_committed reader expects a list (S-53).
+            aborted_transactions: (isolation == Isolation::ReadCommitted).then(Vec::new),
+            records: read.chunks.into_iter().map(Records).collect(),
+        },
+        Err(cause) => {
+            let expected = matches!(cause, ReadError::OffsetOutOfRange { .. } | ReadError::Closed | ReadError::Stopping);
+            if !expected {
+                error!(topic, partition = index, client_id = context.client_id(), %cause, "rows could not be read");
+            }
+            failed(index, errors::read_error(&cause, context.version))
+        }
+    }
+}
+
+fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {
+    FetchedPartition {
+        index,
+        error_code: code.code(),
+        high_watermark: -1,
+        last_stable_offset: -1,
+        log_start_offset: -1,
+        aborted_transactions: None,
+        records: Vec::new(),
+    }
+}
+
+fn refuse_options(context: &RequestContext, request: FetchRequest) -> Result<Reply, CloseConnection> {
+    let topics = request.topics.into_iter().map(|topic| FetchedTopic {
+        name: topic.topic.as_str().to_owned(),
+        id: topic.topic_id,
+        partitions: topic.partitions.iter().map(|asked| failed(asked.partition, ResponseError::InvalidRequest)).collect(),
+    });
+    respond(context.version, 0, topics.collect()).map(Reply::Ready)
+}
+
+/// A chunk on its way into the response.
+struct Records(Chunk);
+
+impl RecordCarrier for Records {
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn respond(version: i16, error_code: i16, topics: Vec<FetchedTopic<Records>>) -> Result<Response, CloseConnection> {
+    let (pieces, size) = fetch_response::encode(FetchResponse { error_code, topics }, version);
+    let chunks = pieces.into_iter().map(|piece| match piece {
+        Piece::Fields(bytes) => Chunk::Bytes(bytes),
+        Piece::Records(Records(chunk)) => chunk,
+    });
+    Ok(Response::from_chunks(chunks.collect(), size))
+}
