@@ -1,0 +1,94 @@
+//! What a shard can be asked.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::coordinator::group::event::{GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer};
+use crate::coordinator::group::machine::GroupState;
+use crate::coordinator::group::member::Member;
+use crate::coordinator::group::offsets::CommittedOffset;
+
+/// A request of one group, or of all groups of the shard. Each is answered through its `reply`; a reply that is dropped
+/// says that the coordinator has stopped.
+#[derive(Debug)]
+pub(in crate::coordinator) enum Request {
+    Join { group: Arc<str>, join: Join, reply: oneshot::Sender<JoinAnswer> },
+    Sync { group: Arc<str>, sync: Sync, reply: oneshot::Sender<SyncAnswer> },
+    Heartbeat { group: Arc<str>, heartbeat: Heartbeat, reply: oneshot::Sender<Option<GroupError>> },
+    Leave { group: Arc<str>, members: Vec<LeavingMember>, reply: oneshot::Sender<Vec<LeaveAnswer>> },
+    Commit { group: Arc<str>, commit: Commit, reply: oneshot::Sender<Result<(), GroupError>> },
+    Fetch { group: Arc<str>, wanted: Option<Vec<(Arc<str>, Vec<i32>)>>, reply: oneshot::Sender<Vec<FetchedTopic>> },
+    Describe { group: Arc<str>, reply: oneshot::Sender<Option<GroupDescription>> },
+    List { reply: oneshot::Sender<Vec<GroupListing>> },
+    Delete { group: Arc<str>, reply: oneshot::Sender<Result<(), GroupError>> },
+    DeleteOffsets { group: Arc<str>, partitions: Vec<(Arc<str>, i32)>, reply: oneshot::Sender<OffsetsDeleted> },
+    /// The topic is gone: so are all offsets committed for it.
+    TopicDeleted { topic: Arc<str>, reply: oneshot::Sender<()> },
+}
+
+/// The outcome of deleting offsets: an error for the whole, or one per partition.
+pub(in crate::coordinator) type OffsetsDeleted = Result<Vec<Option<GroupError>>, GroupError>;
+
+/// An OffsetCommit, checked but for the group's own rules.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// The member that commits; empty for a consumer that assigns partitions to itself.
+    pub member_id: Arc<str>,
+    /// Its static id.
+    pub instance_id: Option<Arc<str>>,
+    /// The generation it is in; -1 for none.
+    pub generation: i32,
+    /// How long to keep the offsets instead of the broker's own time (v2-4).
+    pub retention_ms: Option<i64>,
+    /// What to store.
+    pub offsets: Vec<OffsetToCommit>,
+}
+
+/// One partition of an OffsetCommit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetToCommit {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// The next offset to read.
+    pub offset: i64,
+    /// The leader epoch of the record before it.
+    pub leader_epoch: Option<i32>,
+    /// The client's own text.
+    pub metadata: Arc<str>,
+}
+
+/// A topic's committed offsets, `None` where there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedTopic {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Its partitions.
+    pub partitions: Vec<(i32, Option<CommittedOffset>)>,
+}
+
+/// A group, in full.
+#[derive(Debug, Clone)]
+pub struct GroupDescription {
+    /// Where it is.
+    pub state: GroupState,
+    /// What its members call their protocol.
+    pub protocol_type: Option<Arc<str>>,
+    /// The protocol of this generation.
+    pub protocol_name: Option<Arc<str>>,
+    /// Its members.
+    pub members: Vec<Member>,
+}
+
+/// A group, in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupListing {
+    /// Its id.
+    pub group: Arc<str>,
+    /// What its members call their protocol.
+    pub protocol_type: Option<Arc<str>>,
+    /// Where it is.
+    pub state: GroupState,
+}

@@ -1,0 +1,196 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weir_model::{Offset, SystemClock};
+
+use super::group::MemberProtocol;
+use super::group::records::Record;
+use super::log::{Durability, LogRead};
+use super::*;
+
+/// A log in memory that can refuse.
+#[derive(Default)]
+struct MemoryLog {
+    records: Mutex<std::collections::BTreeMap<i32, Vec<Record>>>,
+    refuses: AtomicBool,
+}
+
+#[async_trait]
+impl GroupLog for MemoryLog {
+    async fn append(&self, partition: i32, records: Vec<Record>) -> Result<Durability, LogError> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(LogError::Refused);
+        }
+        self.records.lock().entry(partition).or_default().extend(records);
+        Ok(Box::pin(std::future::ready(Ok(()))))
+    }
+
+    async fn read(&self, partition: i32, from: Option<Offset>) -> Result<Option<LogRead>, LogError> {
+        let records = self.records.lock().get(&partition).cloned().unwrap_or_default();
+        if from.is_some() || records.is_empty() {
+            return Ok(None);
+        }
+        let next = Offset::new(i64::try_from(records.len()).expect("few")).expect("positive");
+        Ok(Some(LogRead { records, next }))
+    }
+}
+
+fn coordinator(log: &Arc<MemoryLog>) -> GroupCoordinator {
+    let given = [("group.initial.rebalance.delay.ms", "0"), ("group.min.session.timeout.ms", "50")];
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let config = Arc::new(BrokerConfig::resolve(&given).expect("valid"));
+    GroupCoordinator::with_log(log.clone(), 3, config, Arc::new(SystemClock), CancellationToken::new())
+}
+
+fn join(session_timeout_ms: i64) -> Join {
+    Join {
+        member_id: Arc::from(""),
+        generated_id: Arc::from(format!("m-{}", uuid::Uuid::new_v4())),
+        instance_id: None,
+        client_id: Arc::from("c"),
+        client_host: Arc::from("/127.0.0.1"),
+        session_timeout_ms,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: Arc::from("consumer"),
+        protocols: vec![MemberProtocol { name: Arc::from("range"), metadata: Bytes::new() }],
+        require_known_member_id: false,
+        can_skip_assignment: false,
+    }
+}
+
+fn commit(offset: i64) -> Commit {
+    Commit {
+        member_id: Arc::from(""),
+        instance_id: None,
+        generation: -1,
+        retention_ms: None,
+        offsets: vec![OffsetToCommit { topic: Arc::from("t"), partition: 0, offset, leader_epoch: None, metadata: Arc::from("") }],
+    }
+}
+
+fn sync(member_id: &Arc<str>, generation: i32) -> Sync {
+    Sync { member_id: member_id.clone(), instance_id: None, generation, protocol_type: None, protocol_name: None, assignments: Vec::new() }
+}
+
+fn group(name: &str) -> Arc<str> {
+    Arc::from(name)
+}
+
+#[test]
+fn groups_go_to_the_partition_that_kafka_would_choose() {
+    // As Java computes them: "group".hashCode() is 98629247, "kafka-connect".hashCode() is -1306768061.
+    assert_eq!(shard_of("group", 50), 98_629_247 % 50);
+    assert_eq!(shard_of("kafka-connect", 50), 1_306_768_061 % 50);
+    assert_eq!(shard_of("", 50), 0);
+    // Of UTF-16 units, not bytes: "é" is 233.
+    assert_eq!(shard_of("é", 50), 233 % 50);
+    // The one string hash without an absolute value.
+    assert_eq!(shard_of("polygenelubricants", 50), 0);
+}
+
+#[tokio::test]
+async fn commits_survive_a_restart_of_the_coordinator() {
+    let log = Arc::new(MemoryLog::default());
+    let first = coordinator(&log);
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(first.commit(group(name), commit(7)).await.wait().await, Ok(Ok(())));
+    }
+    first.stop().await;
+    let second = coordinator(&log);
+    for name in ["a", "b", "c", "d"] {
+        let topics = second.fetch(group(name), None).await.wait().await.expect("served");
+        assert_eq!(topics[0].partitions[0].1.as_ref().map(|committed| committed.offset), Some(7));
+    }
+    let mut names: Vec<_> = second.list().await.expect("served").into_iter().map(|listing| listing.group.to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_member_joins_syncs_and_is_removed_when_it_falls_silent() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let joined = coordinator.join(group("g"), join(60)).await.wait().await.expect("served");
+    assert_eq!((joined.error, joined.generation), (None, 1));
+    let synced = coordinator.sync(group("g"), sync(&joined.member_id, 1)).await.wait().await.expect("served");
+    assert_eq!(synced.error, None);
+    let gone = async {
+        loop {
+            let description = coordinator.describe(group("g")).await.wait().await.expect("served").expect("there");
+            if description.members.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the session ends by itself");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn s12_a_join_that_nobody_waits_for_is_carried_out_and_does_not_wedge_the_group() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    drop(coordinator.join(group("g"), join(60)).await);
+    let alone = async {
+        loop {
+            let joined = coordinator.join(group("g"), join(60)).await.wait().await.expect("served");
+            if joined.error.is_none() && joined.members.len() == 1 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), alone).await.expect("the one that is gone is removed");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn a_log_that_refuses_is_answered_and_served_again_when_it_recovers() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    log.refuses.store(true, Ordering::SeqCst);
+    assert_eq!(coordinator.commit(group("g"), commit(1)).await.wait().await, Ok(Err(GroupError::CoordinatorNotAvailable)));
+    log.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(coordinator.commit(group("g"), commit(2)).await.wait().await, Ok(Ok(())));
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_parked_when_the_coordinator_stops_is_sent_elsewhere() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let first = coordinator.join(group("g"), join(10_000)).await.wait().await.expect("served");
+    assert_eq!(first.error, None);
+    let parked = coordinator.join(group("g"), join(10_000)).await;
+    coordinator.stop().await;
+    assert_eq!(parked.wait().await, Err(GroupError::NotCoordinator));
+    assert_eq!(coordinator.commit(group("g"), commit(1)).await.wait().await, Err(GroupError::NotCoordinator));
+}
+
+#[tokio::test]
+async fn an_empty_group_id_is_refused_where_members_are_concerned() {
+    let coordinator = coordinator(&Arc::new(MemoryLog::default()));
+    let joined = coordinator.join(group(""), join(10_000)).await.wait().await.expect("served");
+    assert_eq!(joined.error, Some(GroupError::InvalidGroupId));
+    // Old simple consumers commit under the empty id.
+    assert_eq!(coordinator.commit(group(""), commit(1)).await.wait().await, Ok(Ok(())));
+}
+
+#[tokio::test]
+async fn many_commits_at_once_are_all_answered() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let mut answers = Vec::new();
+    for offset in 0..3_000 {
+        answers.push(coordinator.commit(group(&format!("g{}", offset % 7)), commit(offset)).await);
+    }
+    for answer in answers {
+        assert_eq!(answer.wait().await, Ok(Ok(())));
+    }
+    coordinator.stop().await;
+}

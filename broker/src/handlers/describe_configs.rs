@@ -1,0 +1,79 @@
+//! DescribeConfigs (key 32), versions 1 to 4.
+//!
+//! Answers the configs of topics and of this broker, from the tables in `weir_model::config` (S-67, S-68).
+//!
+//! * v1 source and synonyms (KIP-226); v3 type and documentation (KIP-569); v4 compact encodings.
+//! * Differs from Kafka: the broker's configs are read only, so the cluster-wide default (empty broker name) is always empty. Loggers, client metrics and group configs
+//!   are not built: INVALID_REQUEST.
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym};
+use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use kafka_protocol::protocol::StrBytes;
+use weir_model::TopicName;
+
+use super::{CloseConnection, Reply, RequestContext};
+use crate::topics::errors::{message, topic_error};
+use crate::topics::{ConfigEntry, TopicError, broker_entries, topic_entries};
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+
+/// Answers at once.
+pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -> Result<Reply, CloseConnection> {
+    let (with_synonyms, with_documentation) = (request.include_synonyms, request.include_documentation && context.version >= 3);
+    let results = request.resources.into_iter().map(|resource| {
+        let result = DescribeConfigsResult::default().with_resource_type(resource.resource_type).with_resource_name(resource.resource_name.clone());
+        match entries(context, &resource) {
+            Ok(entries) => {
+                let wanted = |entry: &ConfigEntry| match &resource.configuration_keys {
+                    None => true,
+                    Some(keys) => keys.iter().any(|key| **key == *entry.def.name),
+                };
+                let configs = entries.into_iter().filter(wanted).map(|entry| to_config(entry, context.version, with_synonyms, with_documentation));
+                result.with_configs(configs.collect())
+            }
+            Err((code, reason)) => result.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+        }
+    });
+    context.ready(&DescribeConfigsResponse::default().with_results(results.collect()))
+}
+
+fn entries(context: &RequestContext, resource: &DescribeConfigsResource) -> Result<Vec<ConfigEntry>, (ResponseError, String)> {
+    let broker = &context.broker;
+    let name = &*resource.resource_name;
+    match resource.resource_type {
+        TOPIC => {
+            let found = TopicName::new(name).map_err(TopicError::from).and_then(|_| broker.topics.by_name(name));
+            let topic = found.map_err(|error| (topic_error(&error), message(&error)))?;
+            Ok(topic_entries(&topic, &broker.config))
+        }
+        BROKER if name.is_empty() => Ok(Vec::new()),
+        BROKER if name.parse() == Ok(broker.identity.node_id) => Ok(broker_entries(&broker.config)),
+        BROKER => {
+            let reason = format!("this is broker {}: ask it for its own configs, or for the empty name", broker.identity.node_id);
+            Err((ResponseError::InvalidRequest, reason))
+        }
+        other => Err((ResponseError::InvalidRequest, format!("configs of resource type {other} are not served: ask for 2 (topic) or 4 (broker)"))),
+    }
+}
+
+fn to_config(entry: ConfigEntry, version: i16, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult {
+    let synonyms = if with_synonyms { entry.synonyms } else { Vec::new() };
+    let synonyms = synonyms.into_iter().map(|synonym| {
+        DescribeConfigsSynonym::default()
+            .with_name(StrBytes::from_static_str(synonym.name))
+            .with_value(synonym.value.map(StrBytes::from_string))
+            .with_source(synonym.source.code())
+    });
+    let config = DescribeConfigsResourceResult::default()
+        .with_name(StrBytes::from_static_str(entry.def.name))
+        .with_value(entry.value.map(StrBytes::from_string))
+        .with_read_only(entry.read_only)
+        .with_config_source(entry.source.code())
+        .with_is_sensitive(entry.def.sensitive)
+        .with_synonyms(synonyms.collect());
+    let config = if version >= 3 { config.with_config_type(entry.def.kind.code()) } else { config };
+    if with_documentation { config.with_documentation(Some(StrBytes::from_string(entry.def.text()))) } else { config }
+}
