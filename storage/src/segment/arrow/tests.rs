@@ -247,7 +247,7 @@ fn a_projection_reads_bytes_in_proportion() {
     let (dir, meta, _) = sealed(60_000, 60_000, ArrowCompression::None);
     let segment = open(dir.path(), &meta).expect("open");
     let bytes = |projection: Option<&[usize]>| segment.read_block(1, projection).expect("read").bytes_read;
-    let rows = blocks(&segment).iter().nth(1).expect("second").rows;
+    let rows = blocks(&segment)[1].rows;
     let (all, id) = (bytes(None), bytes(Some(&[USER])));
     // Eight bytes a row, a bit for its validity, and the message.
     assert!(id >= rows * 8 && id < rows * 9 + 8192, "{id} bytes for {rows} integers");
@@ -347,10 +347,7 @@ fn offsets_and_timestamps_are_found() {
     let offsets = all.column(0).as_primitive::<arrow::datatypes::Int64Type>().values();
     let timestamps = all.column(1).as_primitive::<arrow::datatypes::Int64Type>().values();
     for offset in [0, 1, 2, 24_575, 24_576, 30_000, 59_998] {
-        let block = blocks(&segment)
-            .iter()
-            .nth(segment.find_block(at(offset)).expect("undamaged").expect("a block"))
-            .expect("there");
+        let block = &blocks(&segment)[segment.find_block(at(offset)).expect("undamaged").expect("a block")];
         let expected = offsets.iter().find(|found| **found >= offset).expect("a row");
         assert!(block.range.contains(at(*expected)));
     }
