@@ -106,6 +106,7 @@ fn push_many(wal: &Wal, thread: u32, body: &Bytes, count: usize, waiting: Waitin
             partition,
             prefix: [0; 16],
             body: body.clone(),
+            body_crc32c: None,
             sink: sink.clone(),
             token: u64::try_from(number).expect("fits"),
         };

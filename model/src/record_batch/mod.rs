@@ -21,7 +21,7 @@ mod tests;
 
 pub use builder::BatchBuilder;
 pub use compression::Compression;
-pub use header::{Attributes, BatchHeader, HEADER_SIZE};
+pub use header::{Attributes, BatchHeader, HEADER_SIZE, combine_crc32c};
 pub use record::{HeaderIter, Record, RecordIter};
 pub use valid::{AssignedBatch, BatchLimits, ValidBatch};
 pub use varint::{put_varint, put_varlong, varint_size};

@@ -48,6 +48,24 @@ fn assigning_changes_only_the_first_sixteen_bytes() {
 }
 
 #[test]
+fn the_body_crc_is_that_of_the_bytes() {
+    let long = b"weir ".repeat(20_000);
+    let assigned = ValidBatch::validate(batch_of(Compression::None, &[&long]), &LIMITS).expect("valid").assign(7, 0);
+    assert_eq!(assigned.body_crc32c(), super::header::crc32c(assigned.body()));
+}
+
+#[test]
+fn a_wrong_max_timestamp_is_put_right() {
+    let mut bytes = batch_of(Compression::None, &[b"a", b"b"]).to_vec();
+    bytes[35..43].copy_from_slice(&5i64.to_be_bytes());
+    let crc = super::header::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    let batch = ValidBatch::validate(bytes.into(), &LIMITS).expect("valid");
+    assert_eq!(batch.header().max_timestamp, 1_001);
+    assert_eq!(BatchHeader::parse(batch.bytes()).expect("parses").max_timestamp, 1_001);
+}
+
+#[test]
 fn a_damaged_byte_is_a_crc_error() {
     let mut bytes = batch_of(Compression::None, &[b"abc"]).to_vec();
     let last = bytes.len() - 2;

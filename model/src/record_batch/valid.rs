@@ -3,8 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::compression::decompress;
-use super::header::{CRC_START, crc32c};
-use super::{BatchError, BatchHeader, Compression, HEADER_SIZE, RecordIter};
+use super::header::{CRC_START, combine_crc32c, crc32c};
+use super::{Attributes, BatchError, BatchHeader, Compression, HEADER_SIZE, RecordIter};
+use crate::TimestampType;
 
 /// What a batch may cost.
 #[derive(Clone, Copy, Debug)]
@@ -71,16 +72,25 @@ impl ValidBatch {
             codec => decompress(codec, &section, limits.max_decompressed_bytes)?,
         };
         let mut walk = RecordIter::new(&records, header.record_count);
+        let mut max_delta = i64::MIN;
         for expected in 0..header.record_count {
             let record = walk.next().ok_or(BatchError::Malformed("it holds fewer records than it says"))??;
             if record.offset_delta != expected {
                 return Err(BatchError::Malformed("offset deltas are not 0, 1, 2, ..."));
             }
+            max_delta = max_delta.max(record.timestamp_delta);
         }
         if walk.remaining_bytes() != 0 {
             return Err(BatchError::Malformed("it holds more records than it says"));
         }
-        Ok(Self { header, bytes, records })
+        let valid = Self { header, bytes, records };
+        // Look-ups by time trust the header, so a wrong one is put right, as Kafka does (LogValidator).
+        let max_timestamp = header.base_timestamp.wrapping_add(max_delta);
+        let create_time = header.attributes.timestamp_type() == TimestampType::CreateTime;
+        if create_time && !header.attributes.is_control() && header.max_timestamp != max_timestamp {
+            return Ok(valid.with_times(header.attributes, max_timestamp));
+        }
+        Ok(valid)
     }
 
     /// The header as sent.
@@ -107,13 +117,17 @@ impl ValidBatch {
     /// max timestamp becomes `now_ms`, and the CRC is computed anew. Readers take the max timestamp for every record.
     #[must_use]
     pub fn with_log_append_time(self, now_ms: i64) -> Self {
-        let mut bytes = BytesMut::from(&self.bytes[..]);
         let attributes = self.header.attributes.with_log_append_time();
+        self.with_times(attributes, now_ms)
+    }
+
+    fn with_times(self, attributes: Attributes, max_timestamp: i64) -> Self {
+        let mut bytes = BytesMut::from(&self.bytes[..]);
         bytes[21..23].copy_from_slice(&attributes.0.to_be_bytes());
-        bytes[35..43].copy_from_slice(&now_ms.to_be_bytes());
+        bytes[35..43].copy_from_slice(&max_timestamp.to_be_bytes());
         let crc = crc32c(&bytes[CRC_START..]);
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());
-        let header = BatchHeader { attributes, max_timestamp: now_ms, crc, ..self.header };
+        let header = BatchHeader { attributes, max_timestamp, crc, ..self.header };
         Self { header, bytes: bytes.freeze(), records: self.records }
     }
 
@@ -178,6 +192,13 @@ impl AssignedBatch {
     /// Size in bytes, header included.
     pub fn size(&self) -> usize {
         self.prefix.len() + self.body.len()
+    }
+
+    /// CRC-32C of [`Self::body`], got from the batch's own CRC without reading the body again: the CRC that was checked when
+    /// the batch came in covers all of the body but its first five bytes.
+    pub fn body_crc32c(&self) -> u32 {
+        let (front, rest) = self.body.split_at(CRC_START - self.prefix.len());
+        combine_crc32c(crc32c(front), self.header.crc, rest.len())
     }
 
     /// The whole batch in one piece. Copies.

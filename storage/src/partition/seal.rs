@@ -107,10 +107,7 @@ impl Partition {
             (entries, state.record, state.sealed_producers.clone())
         };
         let Some(end) = entries.last().map(TailEntry::end) else { return Ok(None) };
-        std::fs::create_dir_all(&inner.directory).map_err(|source| SealError::Directory {
-            directory: inner.directory.display().to_string(),
-            source,
-        })?;
+        self.make_directory()?;
 
         self.check_space(entries.iter().map(|entry| entry.batch.size() as u64).sum())?;
 
@@ -138,6 +135,20 @@ impl Partition {
         Counters::add(&counters.sealed_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
         tracing::debug!(topic = %topic.name(), partition = inner.id.index, end = %end, file = meta.file, "sealed");
         Ok(Some(meta))
+    }
+
+    /// Makes the partition's directory with the first seal, durably: a segment is only as durable as the names above it.
+    fn make_directory(&self) -> Result<(), SealError> {
+        let directory = &self.inner.directory;
+        if directory.is_dir() {
+            return Ok(());
+        }
+        let root = &self.inner.shared.segments_directory;
+        let sync = |directory: &Path| RealDisk::new().sync_dir(directory);
+        std::fs::create_dir_all(directory)
+            .and_then(|()| directory.ancestors().skip(1).take_while(|above| above.starts_with(root)).try_for_each(sync))
+            .and_then(|()| root.parent().map_or(Ok(()), sync))
+            .map_err(|source| SealError::Directory { directory: directory.display().to_string(), source })
     }
 
     fn check_space(&self, segment_bytes: u64) -> Result<(), SealError> {

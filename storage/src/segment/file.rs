@@ -10,13 +10,15 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::SegmentError;
 use super::checksum::Crc32c;
+use crate::disk::{AlignedBuffer, BLOCK_SIZE};
 
 /// Extension of a file that is not complete.
 pub(super) const TEMPORARY: &str = "tmp";
-/// One write. Direct I/O in 64 KiB pieces costs six times the CPU of 1 MiB ones; beyond a few MiB nothing more is won.
-const STAGING_BYTES: usize = 4 << 20;
-/// Direct I/O wants memory, positions and lengths in multiples of the page.
-const ALIGNMENT: usize = 4096;
+/// One write. Direct I/O in 64 KiB pieces costs six times the CPU of 1 MiB ones; beyond that nothing is won, and the buffer
+/// no longer stays in the cache.
+const STAGING_BYTES: usize = 1 << 20;
+/// Where the buffer starts. A thousand partitions that seal a little each do not pay for clearing a large one.
+const FIRST_STAGING_BYTES: usize = 64 << 10;
 
 /// Writes one file front to back: large aligned writes with `O_DIRECT` where the file system has it, buffered where not.
 /// The file has a `.tmp` name until [`Self::finish`]; dropped before that, it is removed.
@@ -24,9 +26,7 @@ const ALIGNMENT: usize = 4096;
 pub struct SegmentFileWriter {
     file: File,
     temporary: PathBuf,
-    /// Never grows or shrinks, so that `aligned_from` stays true.
-    staging: Vec<u8>,
-    aligned_from: usize,
+    staging: AlignedBuffer,
     staged: usize,
     written: u64,
     digest: Crc32c,
@@ -50,25 +50,16 @@ impl SegmentFileWriter {
     pub fn create(dir: &Path, name: &str) -> Result<Self, SegmentError> {
         let temporary = dir.join(format!("{name}.{TEMPORARY}"));
         let (file, direct) = open_for_write(&temporary).map_err(SegmentError::io("create", &temporary))?;
-        let staging = vec![0; STAGING_BYTES + ALIGNMENT];
-        let aligned_from = staging.as_ptr().align_offset(ALIGNMENT);
-        // `align_offset` may decline to answer; then no address is aligned for us, and the file must be buffered.
-        let (aligned_from, aligned) = if aligned_from <= ALIGNMENT { (aligned_from, true) } else { (0, false) };
-        let mut writer = Self {
+        Ok(Self {
             file,
             temporary,
-            staging,
-            aligned_from,
+            staging: AlignedBuffer::zeroed(FIRST_STAGING_BYTES),
             staged: 0,
             written: 0,
             digest: Crc32c::new(),
             direct,
             renamed: false,
-        };
-        if direct && !aligned {
-            writer.leave_direct_mode().map_err(SegmentError::io("create", &writer.temporary))?;
-        }
-        Ok(writer)
+        })
     }
 
     /// Bytes so far.
@@ -76,15 +67,29 @@ impl SegmentFileWriter {
         self.written + self.staged as u64
     }
 
-    /// Appends `bytes`. They reach the file in pieces of 4 MiB.
+    /// Appends `bytes`. They reach the file in pieces of 1 MiB.
     ///
     /// # Errors
     /// [`SegmentError::Io`]; the file is then of no use.
-    pub fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+    pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        self.digest.update(bytes);
+        self.stage(bytes)
+    }
+
+    /// Appends bytes whose CRC-32C is known, without reading them for it.
+    ///
+    /// # Errors
+    /// As [`Self::write_all`].
+    pub(super) fn write_checked(&mut self, bytes: &[u8], crc32c: u32) -> Result<(), SegmentError> {
+        self.digest.combine(crc32c, bytes.len());
+        self.stage(bytes)
+    }
+
+    fn stage(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(STAGING_BYTES - self.staged));
-            let at = self.aligned_from + self.staged;
-            self.staging[at..at + now.len()].copy_from_slice(now);
+            self.make_room(bytes.len());
+            let (now, later) = bytes.split_at(bytes.len().min(self.staging.len() - self.staged));
+            self.staging.as_mut_slice()[self.staged..self.staged + now.len()].copy_from_slice(now);
             self.staged += now.len();
             bytes = later;
             if self.staged == STAGING_BYTES {
@@ -92,6 +97,16 @@ impl SegmentFileWriter {
             }
         }
         Ok(())
+    }
+
+    /// Grows the buffer toward its full size when `wanted` bytes do not fit.
+    fn make_room(&mut self, wanted: usize) {
+        let needed = self.staged.saturating_add(wanted);
+        if needed > self.staging.len() && self.staging.len() < STAGING_BYTES {
+            let mut larger = AlignedBuffer::zeroed(needed.next_power_of_two().min(STAGING_BYTES));
+            larger.as_mut_slice()[..self.staged].copy_from_slice(&self.staging.as_slice()[..self.staged]);
+            self.staging = larger;
+        }
     }
 
     /// Appends zeros up to the next multiple of `alignment`.
@@ -106,13 +121,12 @@ impl SegmentFileWriter {
     pub(super) fn finish(mut self, name: &Path) -> Result<FinishedFile, SegmentError> {
         let size_bytes = self.position();
         if self.staged > 0 {
-            let padded = if self.direct { self.staged.next_multiple_of(ALIGNMENT) } else { self.staged };
-            let from = self.aligned_from;
-            self.staging[from + self.staged..from + padded].fill(0);
+            let padded = if self.direct { self.staged.next_multiple_of(BLOCK_SIZE) } else { self.staged };
+            self.staging.as_mut_slice()[self.staged..padded].fill(0);
             self.flush(padded)?;
         }
         self.file.set_len(size_bytes).map_err(SegmentError::io("set the length of", &self.temporary))?;
-        self.file.sync_all().map_err(SegmentError::io("sync", &self.temporary))?;
+        self.file.sync_data().map_err(SegmentError::io("sync", &self.temporary))?;
         std::fs::rename(&self.temporary, name).map_err(SegmentError::io("rename", &self.temporary))?;
         self.renamed = true;
         Ok(FinishedFile { size_bytes, digest: self.digest.value() })
@@ -120,13 +134,11 @@ impl SegmentFileWriter {
 
     /// Writes `length` bytes of the staging area, of which `staged` are real.
     fn flush(&mut self, length: usize) -> Result<(), SegmentError> {
-        let from = self.aligned_from;
-        self.digest.update(&self.staging[from..from + self.staged]);
-        let mut outcome = self.file.write_all_at(&self.staging[from..from + length], self.written);
+        let mut outcome = self.file.write_all_at(&self.staging.as_slice()[..length], self.written);
         // Some file systems take O_DIRECT at open and refuse it at the first write.
         if self.direct && outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
             self.leave_direct_mode().map_err(SegmentError::io("write", &self.temporary))?;
-            outcome = self.file.write_all_at(&self.staging[from..from + length], self.written);
+            outcome = self.file.write_all_at(&self.staging.as_slice()[..length], self.written);
         }
         outcome.map_err(SegmentError::io("write", &self.temporary))?;
         self.written += self.staged as u64;
@@ -138,6 +150,12 @@ impl SegmentFileWriter {
         fcntl(&self.file, FcntlArg::F_SETFL(OFlag::empty()))?;
         self.direct = false;
         Ok(())
+    }
+}
+
+impl std::fmt::Debug for AlignedBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} aligned bytes", self.len())
     }
 }
 
@@ -160,16 +178,10 @@ fn open_for_write(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Writes a small file whole: temporary name, sync, rename. The caller syncs the directory.
-pub(super) fn write_small_file(path: &Path, bytes: &[u8]) -> Result<(), SegmentError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".");
-    temporary.push(TEMPORARY);
-    let temporary = PathBuf::from(temporary);
-    let file = File::create(&temporary).map_err(SegmentError::io("create", &temporary))?;
-    file.write_all_at(bytes, 0).map_err(SegmentError::io("write", &temporary))?;
-    file.sync_all().map_err(SegmentError::io("sync", &temporary))?;
-    std::fs::rename(&temporary, path).map_err(SegmentError::io("rename", &temporary))
+/// Writes an index file. Not synced: a reader checks its CRC against the manifest's and makes it anew from the segment when
+/// a crash left something else, so a segment costs one sync and not three.
+pub(super) fn write_index_file(path: &Path, bytes: &[u8]) -> Result<(), SegmentError> {
+    std::fs::write(path, bytes).map_err(SegmentError::io("write", path))
 }
 
 /// A sealed file, open for positioned reads by any number of threads.
@@ -263,7 +275,7 @@ mod tests {
     fn a_read_past_the_end_is_an_error_and_no_allocation() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("a");
-        write_small_file(&path, b"abc").expect("write");
+        write_index_file(&path, b"abc").expect("write");
         let file = SealedFile::open(&path, 3).expect("open");
         assert!(file.read(1, u64::MAX).expect_err("past the end").is_corrupt());
         assert!(SealedFile::open(&path, 4).expect_err("wrong size").is_corrupt());

@@ -126,6 +126,8 @@ pub struct WalEntry {
     pub prefix: [u8; 16],
     /// The rest of it, as the client sent it.
     pub body: Bytes,
+    /// CRC-32C of `body` where it is known already; `None` has the writer compute it. A wrong one makes the entry unreadable.
+    pub body_crc32c: Option<u32>,
     /// Who is told when it is complete.
     pub sink: Arc<dyn DurableSink>,
     /// What the sink is told.

@@ -4,13 +4,15 @@ use std::io;
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
+use weir_model::record_batch::combine_crc32c;
+
 use super::entry::{CHECKED_FROM, EntryHeader, HEADER_SIZE};
 use crate::disk::{AlignedBuffer, BLOCK_SIZE, DiskFile};
 
 /// Grown to on first use; an idle broker holds no more.
 const INITIAL_BYTES: usize = 128 * 1024;
 /// Grown to under load. Larger writes save no CPU here, and a buffer that stays in the cache does.
-const MAX_BYTES: usize = 2 * 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// A body is checksummed and copied in steps of this size, so that the second pass finds it in the cache.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -48,30 +50,39 @@ impl Staging {
         mut header: EntryHeader,
         prefix: &[u8; 16],
         body: &[u8],
+        body_crc32c: Option<u32>,
     ) -> io::Result<()> {
         let total = HEADER_SIZE + prefix.len() + body.len();
         if self.buffer.len() - self.filled >= total {
-            self.push_in_place(header, prefix, body);
+            self.push_in_place(header, prefix, body, body_crc32c);
             return Ok(());
         }
         // The entry goes out in pieces and its CRC in the first of them: checksum before copying.
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         digest.update(&header.to_bytes()[CHECKED_FROM..]);
         digest.update(prefix);
-        digest.update(body);
-        header.crc = crc_of(&digest);
+        header.crc = match body_crc32c {
+            Some(known) => combine_crc32c(crc_of(&digest), known, body.len()),
+            None => {
+                digest.update(body);
+                crc_of(&digest)
+            }
+        };
         self.append(file, &header.to_bytes())?;
         self.append(file, prefix)?;
         self.append(file, body)
     }
 
-    fn push_in_place(&mut self, header: EntryHeader, prefix: &[u8; 16], body: &[u8]) {
+    fn push_in_place(&mut self, header: EntryHeader, prefix: &[u8; 16], body: &[u8], body_crc32c: Option<u32>) {
         let body_at = HEADER_SIZE + prefix.len();
         let total = body_at + body.len();
         let out = &mut self.buffer.as_mut_slice()[self.filled..self.filled + total];
         out[..HEADER_SIZE].copy_from_slice(&header.to_bytes());
         out[HEADER_SIZE..body_at].copy_from_slice(prefix);
-        let crc = if body.len() <= STEP_BYTES {
+        let crc = if let Some(known) = body_crc32c {
+            out[body_at..].copy_from_slice(body);
+            combine_crc32c(crc32_iscsi(&out[CHECKED_FROM..body_at]), known, body.len())
+        } else if body.len() <= STEP_BYTES {
             out[body_at..].copy_from_slice(body);
             crc32_iscsi(&out[CHECKED_FROM..])
         } else {

@@ -87,6 +87,7 @@ fn push(wal: &Wal, sink: &Arc<Tokens>, body: Bytes) -> Result<(u64, Bytes), WalE
         partition: partition_of(expected),
         prefix,
         body,
+        body_crc32c: None,
         sink: sink.clone(),
         token: expected,
     };
@@ -410,6 +411,7 @@ fn a_sink_that_panics_is_fatal_rather_than_a_silent_stop() {
         partition: partition_of(1),
         prefix: [0; 16],
         body: Bytes::new(),
+        body_crc32c: None,
         sink: Arc::new(Panics),
         token: 0,
     };
@@ -500,6 +502,7 @@ fn ordered_entries_that_outgrow_their_admission_wait_for_room() {
                     partition: partition_of(seq),
                     prefix: [0; 16],
                     body: vec![0; 20_000].into(),
+                    body_crc32c: None,
                     sink: Arc::new(Tokens::default()),
                     token: seq,
                 };
@@ -603,6 +606,7 @@ fn pushing_after_close_is_answered_with_closed() {
         partition: partition_of(1),
         prefix: [0; 16],
         body: Bytes::new(),
+        body_crc32c: None,
         sink: Arc::new(Tokens::default()),
         token: 0,
     };
@@ -643,6 +647,7 @@ fn four_writers_on_the_real_disk_are_each_replayed_in_order() {
                         },
                         prefix: [writer; 16],
                         body: [&number.to_le_bytes()[..], &random.bytes(len)].concat().into(),
+                        body_crc32c: None,
                         sink: sink.clone(),
                         token: number,
                     };

@@ -153,7 +153,7 @@ impl Writer {
                 payload_size: u32::try_from(entry.prefix.len() + entry.body.len()).expect("checked when pushed"),
             };
             self.staging
-                .push(&*file, header, &entry.prefix, &entry.body)
+                .push(&*file, header, &entry.prefix, &entry.body, entry.body_crc32c)
                 .map_err(failed)?;
         }
         current.position = self.staging.flush(&*file).map_err(failed)?;

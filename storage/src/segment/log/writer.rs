@@ -6,11 +6,13 @@ use weir_model::record_batch::{AssignedBatch, BatchHeader};
 use weir_model::{Offset, OffsetRange, TimestampType};
 
 use super::super::checksum::Crc32c;
-use super::super::file::{SegmentFileWriter, write_small_file};
+use super::super::file::{SegmentFileWriter, write_index_file};
 use super::super::{SegmentError, SegmentKind, SegmentMeta, file_name, sync_dir};
 use super::index::IndexBuilder;
 use super::{INDEX, LOG, TIME_INDEX};
 
+/// From this size on, combining CRCs is cheaper than computing one.
+const COMBINE_FROM: usize = 64 << 10;
 /// Kafka's limit: positions and relative offsets are signed 32-bit.
 const MAX_BYTES: u64 = i32::MAX as u64;
 
@@ -80,7 +82,11 @@ impl LogSegmentWriter {
         }
         let position = self.file.position();
         self.file.write_all(batch.prefix())?;
-        self.file.write_all(batch.body())?;
+        if batch.size() >= COMBINE_FROM {
+            self.file.write_checked(batch.body(), batch.body_crc32c())?;
+        } else {
+            self.file.write_all(batch.body())?;
+        }
         self.index.add(header, position);
         self.next_offset = header.last_offset() + 1;
         self.rows += u64::try_from(header.record_count).unwrap_or(0);
@@ -120,8 +126,8 @@ impl LogSegmentWriter {
         let index = self.index.finish();
         let positions = index.encode_positions(self.base_offset.get());
         let times = index.encode_times(self.base_offset.get());
-        write_small_file(&path.with_extension(INDEX), &positions)?;
-        write_small_file(&path.with_extension(TIME_INDEX), &times)?;
+        write_index_file(&path.with_extension(INDEX), &positions)?;
+        write_index_file(&path.with_extension(TIME_INDEX), &times)?;
         let finished = self.file.finish(&path)?;
         sync_dir(&self.dir)?;
         let mut index_digest = Crc32c::new();
