@@ -342,4 +342,4 @@ pub(crate) fn test_system_columns(start: i64, rows: usize) -> Vec<ArrayRef> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use iceberg::spec::{
-    DataFile, FormatVersion, MAIN_BRANCH, SnapshotReference, SnapshotRetention, SortOrder, TableMetadata,
+    DataFile, FormatVersion, MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, SortOrder, TableMetadata,
     TableMetadataBuilder, UnboundPartitionSpec, deserialize_data_file_from_json, serialize_data_file_to_json,
 };
 use iceberg::{TableIdent, TableRequirement, TableUpdate};
@@ -15,7 +15,7 @@ use weir_model::{Clock, TopicId};
 
 use super::plan::PlanRow;
 use super::snapshot::{Production, files_of_attempt};
-use super::{Marker, Plan, PlanPhase, PlannedRange};
+use super::{Marker, Plan, PlanPhase, PlannedRange, expire};
 use crate::catalog::ownership::{KIND, MARKER, TOPIC_ID, owner};
 use crate::catalog::{CatalogError, LakeCatalog, LoadedTable, TableChange};
 use crate::schema::{TableKind, evolved_schema, iceberg_schema};
@@ -256,6 +256,7 @@ impl Committer {
 
     /// Commits a committing plan, as often as it takes to know its fate.
     async fn drive(&self, mut pending: Pending) -> Result<Option<Poured>, LakeError> {
+        let mut expired = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
             let table = match self.catalog.load(&self.table).await {
                 Ok(table) if table.metadata.uuid() == pending.plan.table_uuid => table,
@@ -270,7 +271,11 @@ impl Committer {
             let marker = Marker::read(&self.table, &table.metadata)?;
             marker.expect_topic(&self.table, pending.plan.topic_id)?;
             match fate(&pending.plan, &table.metadata, &marker) {
-                Fate::Committed { snapshot_id } => return self.finish(pending, snapshot_id).await.map(Some),
+                Fate::Committed { snapshot_id } => {
+                    let poured = self.finish(pending, snapshot_id).await?;
+                    expire::remove_files(&self.storage, &table.metadata, &expired).await;
+                    return Ok(Some(poured));
+                }
                 Fate::Covered => {
                     tracing::warn!(table = %self.table, plan = %pending.plan.id, "later commits cover a pending one; its files stay");
                     self.row().remove(pending.stored, self.epoch).await?;
@@ -286,7 +291,8 @@ impl Committer {
                     pending = self.replan(pending, &table.metadata, &marker).await?;
                 }
             }
-            pending = self.attempt(pending, &table, &marker).await?;
+            expired = expire::due(&table.metadata, self.clock.now_ms());
+            pending = self.attempt(pending, &table, &marker, &expired).await?;
         }
         Err(LakeError::Contended { table: self.table.clone(), attempts: ATTEMPTS_MAX })
     }
@@ -309,7 +315,13 @@ impl Committer {
     }
 
     /// Asks the catalog once. What it answers, short of an outright refusal, is looked up rather than believed.
-    async fn attempt(&self, pending: Pending, table: &LoadedTable, marker: &Marker) -> Result<Pending, LakeError> {
+    async fn attempt(
+        &self,
+        pending: Pending,
+        table: &LoadedTable,
+        marker: &Marker,
+        expired: &[SnapshotRef],
+    ) -> Result<Pending, LakeError> {
         let Pending { mut plan, stored } = pending;
         let attempt = Uuid::new_v4();
         let PlanPhase::Committing { ranges, files, base_snapshot, snapshot_id, attempts, .. } = &mut plan.phase else {
@@ -335,7 +347,7 @@ impl Committer {
         let now_ms = self.clock.now_ms();
         let production = Production { io: &io, base: metadata, snapshot_id, attempt, now_ms };
         let snapshot = production.append(files, &next).await?;
-        let change = TableChange {
+        let mut change = TableChange {
             ident: self.table.clone(),
             requirements: vec![
                 TableRequirement::UuidMatch { uuid: plan.table_uuid },
@@ -347,6 +359,10 @@ impl Committer {
                 TableUpdate::SetProperties { updates: HashMap::from([(MARKER.to_owned(), next.to_text())]) },
             ],
         };
+        if !expired.is_empty() {
+            let snapshot_ids = expired.iter().map(|snapshot| snapshot.snapshot_id()).collect();
+            change.updates.push(TableUpdate::RemoveSnapshots { snapshot_ids });
+        }
         match self.catalog.commit(vec![change]).await {
             Ok(_) => {}
             Err(error @ (CatalogError::Conflict { .. } | CatalogError::Unknown { .. })) => {

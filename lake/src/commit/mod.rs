@@ -16,6 +16,7 @@
 //! proven that no snapshot names them.
 
 mod committer;
+mod expire;
 mod marker;
 mod plan;
 pub(crate) mod snapshot;

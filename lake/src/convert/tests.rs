@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::schema::{evolved_schema, iceberg_schema, log_schema};
 
-fn all_types(rows: usize, seed: i64) -> (Fields, Vec<ArrayRef>) {
+/// Columns of every type a topic can have, values and nulls from `seed`.
+pub(crate) fn all_types(rows: usize, seed: i64) -> (Fields, Vec<ArrayRef>) {
     let numbers: Vec<Option<i64>> = (0..rows)
         .map(|row| {
             let value = i64::try_from(row).expect("a small count").wrapping_mul(seed);

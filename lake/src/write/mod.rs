@@ -23,13 +23,15 @@ pub struct WriteOptions {
     pub row_group_rows: usize,
     /// A file ends at this many bytes, at the next row group.
     pub file_bytes: u64,
-    /// Rows of a data page at most: the grain at which old offsets are found.
+    /// Rows of a data page at most: the grain at which old offsets are found. Pages of different columns do not end at the
+    /// same rows, so a read takes up to one page too many of each column; small pages keep that cheap, and a page index of
+    /// about 60 bytes for each page and column is what they cost.
     pub page_rows: usize,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { row_group_bytes: 64 << 20, row_group_rows: 1_000_000, file_bytes: 256 << 20, page_rows: 8192 }
+        Self { row_group_bytes: 64 << 20, row_group_rows: 1_000_000, file_bytes: 256 << 20, page_rows: 4096 }
     }
 }
 

@@ -16,7 +16,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use weir_model::SystemClock;
+use weir_model::{ManualClock, SystemClock};
 use weir_storage::ColdTier;
 
 use super::super::*;
@@ -173,18 +173,24 @@ pub(super) struct World {
     pub(super) storage: LakeStorage,
     pub(super) catalog: Arc<dyn LakeCatalog>,
     pub(super) faults: Arc<Faults>,
+    pub(super) clock: Arc<ManualClock>,
     objects: Arc<dyn ObjectStore>,
-    store: Arc<dyn LakeStore>,
+    pub(super) store: Arc<dyn LakeStore>,
 }
 
 impl World {
     pub(super) async fn new() -> Self {
-        let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let storage = LakeStorage::with_store(Arc::clone(&objects), ROOT);
+        Self::over(LakeStorage::with_store(Arc::new(InMemory::new()), ROOT)).await
+    }
+
+    /// A world whose lake is `storage`.
+    pub(super) async fn over(storage: LakeStorage) -> Self {
+        let objects = Arc::clone(storage.store());
         let store: Arc<dyn LakeStore> = Arc::new(MemoryLakeStore::default());
         let catalog = EmbeddedCatalog::open(Arc::clone(&store), storage.clone()).await.expect("opens");
         let faults = Faults::new(i64::MAX, Moment::Before, false);
-        Self { log: MemoryLog::new(), storage, catalog: Arc::new(catalog), faults, objects, store }
+        let clock = Arc::new(ManualClock::new(SystemClock.now_ms()));
+        Self { log: MemoryLog::new(), storage, catalog: Arc::new(catalog), faults, clock, objects, store }
     }
 
     /// Another process over the same stores that dies at its `at`th operation.
@@ -209,6 +215,7 @@ impl World {
             storage,
             catalog: Arc::new(catalog),
             faults,
+            clock: Arc::clone(&self.clock),
             objects,
             store: Arc::new(store),
         }
@@ -227,15 +234,19 @@ impl World {
             Arc::clone(&self.catalog),
             Arc::clone(&self.store),
             self.storage.clone(),
-            Arc::new(SystemClock),
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
             Arc::clone(&self.log) as Arc<dyn TierSource>,
             options,
         )
     }
 
     pub(super) fn reader(&self) -> ColdReader {
+        // Small, so that every test crosses windows.
+        self.reader_with(ColdOptions { window_bytes: 256 << 10, ..ColdOptions::default() })
+    }
+
+    fn reader_with(&self, options: ColdOptions) -> ColdReader {
         let names = |_: TopicId| Some(topic_table("orders"));
-        let options = ColdOptions { window_bytes: 256 << 10, ..ColdOptions::default() };
         ColdReader::new(Arc::clone(&self.catalog), self.storage.clone(), Arc::new(names), options)
     }
 
@@ -335,7 +346,7 @@ impl World {
         projection: Option<&[usize]>,
         max_bytes: usize,
     ) -> u64 {
-        let reader = self.reader();
+        let reader = self.reader_with(ColdOptions::default());
         // Metadata and footers are read once and kept; what is measured is the data.
         self.read(&reader, 0, (from, from + 1), Some(&[0]), 1).await;
         let before = self.storage.bytes_read();
