@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: one target folder outside the checkout, one C compiler wrapper, one way to say things.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -6,7 +7,7 @@ WEIR_CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/weir"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$WEIR_CACHE/target}"
 export CARGO_TERM_PROGRESS_WHEN=never
 
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+say() { if [[ -t 1 ]]; then printf '\n\033[1m== %s\033[0m\n' "$*"; else printf '\n== %s\n' "$*"; fi; }
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # RocksDB is most of a cold build; ccache keeps it over `cargo clean` and over machines that share the cache.

@@ -15,8 +15,8 @@ READY = re.compile(r"^weir ready kafka=(\S+) http=(\S+) flight=(\S+)$", re.MULTI
 
 
 def weir_binary() -> Path:
-    """`WEIR_BIN`, or the release build in the target folder that the Makefile uses."""
-    if path := os.environ.get("WEIR_BIN"):
+    """`COMPAT_BROKER` (not WEIR_..., which the broker takes for a config), or the release build in the target folder that the Makefile uses."""
+    if path := os.environ.get("COMPAT_BROKER"):
         return Path(path)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     target = os.environ.get("CARGO_TARGET_DIR") or f"{cache}/weir/target"

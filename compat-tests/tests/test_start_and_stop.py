@@ -83,11 +83,11 @@ def test_health_and_metrics_answer(start_broker, topic):
 
 
 def test_an_unknown_setting_is_refused_at_start_by_name(tmp_path):
-    broker = Broker(tmp_path, {"weir.tial.bytes": "1"})
+    broker = Broker(tmp_path, {"weir.tail.byte": "1"})
     with pytest.raises(AssertionError):
         broker.start()
-    assert broker.process.returncode == 1
-    assert "weir.tial.bytes" in broker.log_tail() and "weir.tail.bytes" in broker.log_tail()
+    assert broker.process.returncode == 2, "a usage error"
+    assert "`weir.tail.byte`" in broker.log_tail() and "`weir.tail.bytes`" in broker.log_tail()
 
 
 def test_a_second_broker_on_the_same_folder_is_refused(start_broker, tmp_path):
