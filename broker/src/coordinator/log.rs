@@ -173,12 +173,15 @@ impl GroupLog for StorageLog {
         if read.next <= from {
             return Ok(None);
         }
-        let (chunks, next) = (read.chunks, read.next);
+        let (chunks, size, next) = (read.chunks, read.bytes, read.next);
         let records = blocking(move || -> Result<Vec<Record>, LogError> {
-            let mut records = Vec::new();
+            // A batch may come in several chunks: its patched prefix and the rest.
+            let mut bytes = Vec::with_capacity(size);
             for chunk in chunks {
-                read_records(load_chunk(chunk)?, from, partition, &mut records)?;
+                load_chunk(chunk, &mut bytes)?;
             }
+            let mut records = Vec::new();
+            read_records(Bytes::from(bytes), from, partition, &mut records)?;
             Ok(records)
         })
         .await?;
@@ -224,15 +227,16 @@ fn read_records(mut bytes: Bytes, from: Offset, partition: i32, records: &mut Ve
     Ok(())
 }
 
-fn load_chunk(chunk: Chunk) -> Result<Bytes, std::io::Error> {
+fn load_chunk(chunk: Chunk, out: &mut Vec<u8>) -> Result<(), std::io::Error> {
     match chunk {
-        Chunk::Bytes(bytes) => Ok(bytes),
+        Chunk::Bytes(bytes) => out.extend_from_slice(&bytes),
         Chunk::File { file, position, len } => {
-            let mut buffer = vec![0; len];
-            file.read_exact_at(&mut buffer, position)?;
-            Ok(Bytes::from(buffer))
+            let start = out.len();
+            out.resize(start + len, 0);
+            file.read_exact_at(&mut out[start..], position)?;
         }
     }
+    Ok(())
 }
 
 /// Runs `work` where it may block.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_model::{Offset, SystemClock};
+use weir_storage::StorageOptions;
 
 use super::group::MemberProtocol;
 use super::group::records::Record;
@@ -193,4 +194,60 @@ async fn many_commits_at_once_are_all_answered() {
         assert_eq!(answer.wait().await, Ok(Ok(())));
     }
     coordinator.stop().await;
+}
+
+/// The coordinator on real storage in `directory`.
+async fn on_disk(directory: &std::path::Path) -> (Storage, GroupCoordinator) {
+    let given = [("offsets.topic.num.partitions", "3"), ("group.initial.rebalance.delay.ms", "0")];
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let config = Arc::new(BrokerConfig::resolve(&given).expect("valid"));
+    let clock = Arc::new(SystemClock);
+    let storage = Storage::open(StorageOptions::new(directory.to_owned(), Arc::clone(&config), clock.clone())).expect("opens");
+    let topics = Topics::new(storage.clone(), Arc::clone(&config), clock.clone());
+    let started = GroupCoordinator::start(storage.clone(), config, clock, topics, CancellationToken::new()).await;
+    (storage, started.expect("starts"))
+}
+
+async fn committed(coordinator: &GroupCoordinator, name: &str) -> Option<i64> {
+    let topics = coordinator.fetch(group(name), None).await.wait().await.expect("served");
+    topics.first().and_then(|topic| topic.partitions[0].1.as_ref()).map(|committed| committed.offset)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_found_again_in_the_wal_and_in_segments() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = ["a", "b", "c", "d", "e"];
+    for round in 0..3 {
+        let (storage, coordinator) = on_disk(directory.path()).await;
+        for name in names {
+            assert_eq!(committed(&coordinator, name).await, (round > 0).then_some(round - 1), "{name} in round {round}");
+            assert_eq!(coordinator.commit(group(name), commit(round)).await.wait().await, Ok(Ok(())));
+        }
+        if round == 0 {
+            let member = coordinator.join(group("m"), join(1_800_000)).await.wait().await.expect("served");
+            assert_eq!(coordinator.sync(group("m"), sync(&member.member_id, 1)).await.wait().await.expect("served").error, None);
+        }
+        let found = coordinator.describe(group("m")).await.wait().await.expect("served").expect("there");
+        assert_eq!((found.state, found.members.len()), (group::GroupState::Stable, 1), "round {round}");
+        if round == 1 {
+            let topic = storage.topics().by_name(GROUP_TOPIC).cloned().expect("made by the first write");
+            assert!(topic.record.internal && topic.partitions() == 3);
+            storage.seal_topic(&topic).expect("sealed");
+        }
+        coordinator.stop().await;
+        storage.close().expect("closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_topic_of_groups_is_made_by_the_first_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (storage, coordinator) = on_disk(directory.path()).await;
+    assert_eq!(committed(&coordinator, "a").await, None);
+    assert!(coordinator.describe(group("a")).await.wait().await.expect("served").is_none());
+    assert!(storage.topics().by_name(GROUP_TOPIC).is_none());
+    assert_eq!(coordinator.commit(group("a"), commit(1)).await.wait().await, Ok(Ok(())));
+    assert!(storage.topics().by_name(GROUP_TOPIC).is_some());
+    coordinator.stop().await;
+    storage.close().expect("closed");
 }
