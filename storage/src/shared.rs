@@ -123,6 +123,11 @@ impl TailBudget {
         self.used.load(Ordering::Acquire)
     }
 
+    /// What the sealer brings it down to: an eighth below the budget, so that many small tails are sealed at a time.
+    pub(crate) fn relieved(&self) -> usize {
+        self.budget - self.budget / 8
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.used() > self.budget
     }

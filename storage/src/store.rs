@@ -18,7 +18,7 @@ use crate::cold::ColdTier;
 use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, DecodeError, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError, MetaStore, RocksMetaStore};
-use crate::partition::{Partition, RecoverError, Recovered, RetainError, SealError, topic_directory};
+use crate::partition::{Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory};
 use crate::shared::{Counters, SealWork, Shared};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
 use crate::wal::{Admission, OnFatal, SyncPolicy, Wal, WalConfig, WalError, WalSeq, WalStats};
@@ -28,6 +28,9 @@ const PRODUCER_ID_BLOCK: i64 = 1_000;
 /// The WAL is kept under this many times the tail's budget by sealing the partition that pins its oldest file: what is in
 /// the WAL has to be read at the next start, and 1 GB takes about half a second.
 const WAL_TAIL_RATIO: u64 = 3;
+/// Partitions sealed with one commit of the metadata store. Their segments' buffers are in memory one at a time; their rows
+/// stay in the tail until the commit.
+const SEAL_TOGETHER: usize = 128;
 /// Pause after a seal that failed.
 const SEAL_RETRY: Duration = Duration::from_secs(1);
 /// Most partitions of one topic, so that a slip of the finger does not fill the metadata store.
@@ -205,7 +208,7 @@ impl Storage {
                     let Some(inner) = inner.upgrade() else { return };
                     let sealed = match work {
                         SealWork::Stop => return,
-                        SealWork::Partition(id) => inner.seal_partition(id),
+                        SealWork::Partition(id) => inner.seal(&[id]),
                         SealWork::Relieve => inner.relieve(),
                     };
                     drop(inner);
@@ -473,33 +476,29 @@ impl Storage {
 }
 
 impl Inner {
-    /// Seals one partition; says whether that went well.
-    fn seal_partition(&self, id: PartitionId) -> bool {
-        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return true };
-        match partition.seal() {
-            Ok(_) => {
-                self.shared.sealer.stuck.store(false, Ordering::Release);
-                self.trim_wal();
-                true
-            }
-            Err(error) => {
-                Counters::add(&self.shared.counters.seal_failures, 1);
-                self.shared.sealer.stuck.store(true, Ordering::Release);
-                tracing::warn!(partition = %id, %error, "sealing failed and will be tried again; the rows stay in the WAL");
-                self.shared.sealer.ask(id);
-                false
-            }
-        }
+    /// Seals partitions together; says whether that went well.
+    fn seal(&self, ids: &[PartitionId]) -> bool {
+        let known = ids.iter().filter_map(|id| self.partitions.get(id).map(|entry| entry.value().clone()));
+        let partitions: Vec<Partition> = known.collect();
+        let sealed = seal_together(&self.shared, &partitions);
+        self.trim_wal();
+        let Err(error) = sealed else {
+            self.shared.sealer.stuck.store(false, Ordering::Release);
+            return true;
+        };
+        Counters::add(&self.shared.counters.seal_failures, 1);
+        self.shared.sealer.stuck.store(true, Ordering::Release);
+        tracing::warn!(%error, "sealing failed and will be tried again; the rows stay in the WAL");
+        ids.iter().for_each(|id| self.shared.sealer.ask(*id));
+        false
     }
 
-    /// Brings the tail back under its budget, the largest partition first, and the WAL under its limit, the one that pins
-    /// its oldest file first.
+    /// Brings the tail back under its budget, the largest partitions first, and the WAL under its limit, the partitions that
+    /// pin its oldest files first.
     fn relieve(&self) -> bool {
         while self.shared.tail_bytes.is_over() {
-            let largest = self.partitions.iter().max_by_key(|entry| entry.value().tail_size()).map(|entry| *entry.key());
-            let Some(id) = largest else { break };
             let before = self.shared.tail_bytes.used();
-            if !self.seal_partition(id) {
+            if !self.seal(&self.largest(before.saturating_sub(self.shared.tail_bytes.relieved()))) {
                 return false;
             }
             // Nothing durable to seal yet: the writers that are in flight will ask again.
@@ -507,23 +506,48 @@ impl Inner {
                 break;
             }
         }
-        let wal_limit = self.config.weir_tail_bytes.unsigned_abs() * WAL_TAIL_RATIO;
-        while self.shared.wal.size_bytes() > wal_limit.max(self.config.weir_wal_segment_bytes.unsigned_abs() * 4) {
-            let oldest = self
-                .partitions
-                .iter()
-                .filter_map(|entry| entry.value().oldest_unsealed().map(|seq| (seq, *entry.key())))
-                .min();
-            let Some((_, id)) = oldest else { break };
-            let before = self.shared.wal.size_bytes();
-            if !self.seal_partition(id) {
+        let limit = self.wal_limit();
+        while self.shared.wal.size_bytes() > limit {
+            let before = self.shared.wal.oldest_seq();
+            let oldest = self.oldest();
+            if oldest.is_empty() {
+                break;
+            }
+            if !self.seal(&oldest) {
                 return false;
             }
-            if self.shared.wal.size_bytes() >= before && self.partitions.get(&id).is_some_and(|known| known.value().oldest_unsealed().is_some()) {
+            if self.shared.wal.oldest_seq() <= before {
                 break;
             }
         }
         true
+    }
+
+    fn wal_limit(&self) -> u64 {
+        let by_tail = self.config.weir_tail_bytes.unsigned_abs() * WAL_TAIL_RATIO;
+        by_tail.max(self.config.weir_wal_segment_bytes.unsigned_abs() * 4)
+    }
+
+    /// The partitions with the largest tails, as many as hold `bytes` together, at most one commit's worth.
+    fn largest(&self, bytes: usize) -> Vec<PartitionId> {
+        let mut tails: Vec<(usize, PartitionId)> =
+            self.partitions.iter().map(|entry| (entry.value().tail_size(), *entry.key())).filter(|tail| tail.0 > 0).collect();
+        tails.sort_unstable_by(|one, other| other.cmp(one));
+        let mut held = 0;
+        let enough = |(size, _): &(usize, PartitionId)| {
+            let more = held < bytes;
+            held += size;
+            more
+        };
+        tails.into_iter().take(SEAL_TOGETHER).take_while(enough).map(|(_, id)| id).collect()
+    }
+
+    /// The partitions whose unsealed rows lie in the oldest part of the WAL, at most one commit's worth.
+    fn oldest(&self) -> Vec<PartitionId> {
+        let unsealed = self.partitions.iter().filter_map(|entry| entry.value().oldest_unsealed().map(|seq| (seq, *entry.key())));
+        let mut unsealed: Vec<(WalSeq, PartitionId)> = unsealed.collect();
+        unsealed.sort_unstable();
+        unsealed.into_iter().take(SEAL_TOGETHER).map(|(_, id)| id).collect()
     }
 
     /// Gives up the WAL below the oldest entry that only a tail holds.

@@ -37,6 +37,7 @@ pub(crate) use recover::{Recovered, topic_directory};
 pub use recover::RecoverError;
 pub use retain::{RetainError, Retained};
 pub use seal::SealError;
+pub(crate) use seal::seal_together;
 pub use timestamps::TimestampHit;
 
 /// The leader epoch of every partition: with one broker, leadership never changes.

@@ -6,12 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use weir_model::config::KeepRaw;
 use weir_model::{Offset, PartitionId};
 use weir_table::TableSchema;
 
 use super::columns::{Detail, columns_of_batches, raw_row_count};
-use super::{Partition, Segment};
+use super::{Inner, Partition, Segment};
 use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError};
@@ -21,7 +22,7 @@ use crate::segment::{
     ArrowCompression, ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, LogSegment, LogSegmentWriter, SegmentError,
     SegmentMeta,
 };
-use crate::shared::Counters;
+use crate::shared::{Counters, Shared};
 use crate::tail::TailEntry;
 use crate::topics::TopicInfo;
 
@@ -87,6 +88,77 @@ impl SealError {
     }
 }
 
+/// A segment that is written and synced, and not yet named.
+struct PreparedSeal<'p> {
+    inner: &'p Inner,
+    _manifest: MutexGuard<'p, ()>,
+    meta: SegmentMeta,
+    segment: Segment,
+    record: PartitionRecord,
+    producers: ProducerTable,
+    raw_rows: usize,
+}
+
+impl PreparedSeal<'_> {
+    fn add_to(&self, batch: MetaBatch) -> MetaBatch {
+        let id = self.inner.id;
+        let segment = SegmentRecord { meta: self.meta.clone(), local: true };
+        batch
+            .put(manifest::segment_key(id, self.meta.range.start), manifest::encode(&segment))
+            .put(manifest::partition_key(id), manifest::encode(&self.record))
+            .put(manifest::producers_key(id), manifest::encode(&self.producers))
+    }
+
+    /// Has readers find the rows in the segment, and the tail let go of them.
+    fn publish(self) {
+        let Self { inner, meta, segment, record, producers, raw_rows, _manifest } = self;
+        let mut state = inner.state.lock();
+        state.record = record;
+        state.sealed_producers = producers;
+        state.local_bytes += meta.size_bytes;
+        state.segments.insert(meta.range.start, segment);
+        let freed = state.tail.drop_below(record.sealed_end);
+        drop(state);
+        inner.shared.tail_bytes.sub(freed);
+        let counters = &inner.shared.counters;
+        Counters::add(&counters.sealed_segments, 1);
+        Counters::add(&counters.sealed_rows, usize::try_from(meta.rows).unwrap_or(0));
+        Counters::add(&counters.sealed_raw_rows, raw_rows);
+        Counters::add(&counters.sealed_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
+        tracing::debug!(partition = %inner.id, end = %record.sealed_end, file = meta.file, "sealed");
+    }
+}
+
+fn commit_all(shared: &Shared, prepared: Vec<PreparedSeal<'_>>) -> Result<(), SealError> {
+    let Some(first) = prepared.first() else { return Ok(()) };
+    let partition = first.inner.id;
+    let batch = prepared.iter().fold(MetaBatch::new(), |batch, seal| seal.add_to(batch));
+    shared.meta.commit(batch).map_err(|source| SealError::Store { partition, source })?;
+    prepared.into_iter().for_each(PreparedSeal::publish);
+    Ok(())
+}
+
+/// Seals several partitions with one commit of the metadata store. When one of them fails, those before it are sealed.
+/// Blocks. Only the sealer's thread may call it: it holds the manifests of all of them together.
+///
+/// # Errors
+/// The first [`SealError`].
+pub(crate) fn seal_together(shared: &Shared, partitions: &[Partition]) -> Result<(), SealError> {
+    let mut prepared = Vec::with_capacity(partitions.len());
+    let mut failed = Ok(());
+    for partition in partitions {
+        match partition.prepare_seal() {
+            Ok(seal) => prepared.extend(seal),
+            Err(error) => {
+                failed = Err(error);
+                break;
+            }
+        }
+    }
+    commit_all(shared, prepared)?;
+    failed
+}
+
 impl Partition {
     /// Seals everything durable in the tail into one segment. `None` when there is nothing. Blocks; call it from a
     /// thread that may.
@@ -94,8 +166,16 @@ impl Partition {
     /// # Errors
     /// [`SealError`]; nothing changed then.
     pub fn seal(&self) -> Result<Option<SegmentMeta>, SealError> {
-        let inner = &self.inner;
-        let _manifest = inner.manifest.lock();
+        let Some(prepared) = self.prepare_seal()? else { return Ok(None) };
+        let meta = prepared.meta.clone();
+        commit_all(&self.inner.shared, vec![prepared])?;
+        Ok(Some(meta))
+    }
+
+    /// Writes and syncs the segment. Until the answer is committed or dropped, no other change of the manifest gets in.
+    fn prepare_seal(&self) -> Result<Option<PreparedSeal<'_>>, SealError> {
+        let inner = &*self.inner;
+        let manifest = inner.manifest.lock();
         if self.is_closed() {
             return Ok(None);
         }
@@ -108,7 +188,6 @@ impl Partition {
         };
         let Some(end) = entries.last().map(TailEntry::end) else { return Ok(None) };
         self.make_directory()?;
-
         self.check_space(entries.iter().map(|entry| entry.batch.size() as u64).sum())?;
 
         let now_ms = inner.shared.clock.now_ms();
@@ -117,24 +196,7 @@ impl Partition {
             producers.record(entry.batch.header(), now_ms);
         }
         let record = PartitionRecord { sealed_end: end, ..record };
-        self.commit_seal(&meta, record, &producers)?;
-
-        let mut state = inner.state.lock();
-        // The log start may have moved meanwhile only under the manifest lock, which is ours.
-        state.record = record;
-        state.sealed_producers = producers;
-        state.local_bytes += meta.size_bytes;
-        state.segments.insert(meta.range.start, segment);
-        let freed = state.tail.drop_below(end);
-        drop(state);
-        inner.shared.tail_bytes.sub(freed);
-        let counters = &inner.shared.counters;
-        Counters::add(&counters.sealed_segments, 1);
-        Counters::add(&counters.sealed_rows, usize::try_from(meta.rows).unwrap_or(0));
-        Counters::add(&counters.sealed_raw_rows, raw_rows);
-        Counters::add(&counters.sealed_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
-        tracing::debug!(topic = %topic.name(), partition = inner.id.index, end = %end, file = meta.file, "sealed");
-        Ok(Some(meta))
+        Ok(Some(PreparedSeal { inner, _manifest: manifest, meta, segment, record, producers, raw_rows }))
     }
 
     /// Makes the partition's directory with the first seal, durably: a segment is only as durable as the names above it.
@@ -160,16 +222,6 @@ impl Partition {
             return Err(SealError::DiskFull { directory: directory.display().to_string(), free_bytes, needed_bytes });
         }
         Ok(())
-    }
-
-    fn commit_seal(&self, meta: &SegmentMeta, record: PartitionRecord, producers: &ProducerTable) -> Result<(), SealError> {
-        let id = self.inner.id;
-        let segment = SegmentRecord { meta: meta.clone(), local: true };
-        let batch = MetaBatch::new()
-            .put(manifest::segment_key(id, meta.range.start), manifest::encode(&segment))
-            .put(manifest::partition_key(id), manifest::encode(&record))
-            .put(manifest::producers_key(id), manifest::encode(producers));
-        self.inner.shared.meta.commit(batch).map_err(|source| SealError::Store { partition: id, source })
     }
 
     fn write_segment(
