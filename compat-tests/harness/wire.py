@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import socket
+import struct
 
 from kafka.protocol.api_message import ApiMessage
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
 
 for _module in ("producer", "consumer", "metadata", "admin"):
     importlib.import_module(f"kafka.protocol.{_module}")
@@ -70,6 +71,11 @@ class Wire:
         )
         return response
 
+    def raw(self, request: bytes) -> bytes:
+        """The frame that answers these bytes, which need not be a request. `ConnectionError` when the broker closes."""
+        self.connection.sendall(request)
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
     def _exactly(self, count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
@@ -83,17 +89,56 @@ class Wire:
         self.connection.close()
 
 
-def record_batch(*values: bytes) -> bytes:
-    """A record batch v2 with these values."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
-    )
+def varint(number: int) -> bytes:
+    """Zigzag, as records have it."""
+    value, out = (number << 1) ^ (number >> 63), bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def record_batch(
+    *values: bytes,
+    key: bytes | None = None,
+    timestamps: list[int] | None = None,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    deltas: list[int] | None = None,
+    count: int | None = None,
+    magic: int = 2,
+    compress=None,
+) -> bytes:
+    """A record batch v2 with these values, whose every part can be set to something that is wrong.
+
+    `producer` is (id, epoch, base sequence). The CRC is right; a test that wants another changes the bytes.
+    """
+    base_time = 1_760_000_000_000
+    timestamps = timestamps or [base_time] * len(values)
+    records = bytearray()
     for number, value in enumerate(values):
-        builder.append(number, 1_760_000_000_000, None, value, [])
-    return bytes(builder.build())
+        delta = number if deltas is None else deltas[number]
+        key_part = varint(-1) if key is None else varint(len(key)) + key
+        body = (
+            b"\0"
+            + varint(timestamps[number] - timestamps[0])
+            + varint(delta)
+            + key_part
+            + varint(len(value))
+            + value
+            + varint(0)
+        )
+        records += varint(len(body)) + body
+    payload = bytes(records) if compress is None else compress(bytes(records))
+    checked = struct.pack(
+        ">hiqqqhii",
+        attributes,
+        len(values) - 1,
+        timestamps[0] if timestamps else base_time,
+        max(timestamps, default=base_time),
+        *producer,
+        len(values) if count is None else count,
+    )
+    checked += payload
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, magic, calc_crc32c(checked)) + checked
