@@ -157,9 +157,47 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32C of two stretches of bytes from the CRC of each; `second_len` is the length of the second. Takes about a
-/// microsecond whatever the lengths.
+/// The CRC-32C polynomial, bits reversed.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+/// x to the power of 2 to the n, modulo the polynomial.
+const POWERS: [u32; 67] = {
+    let mut powers = [1 << 30; 67];
+    let mut n = 1;
+    while n < 67 {
+        powers[n] = multiply(powers[n - 1], powers[n - 1]);
+        n += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials modulo the CRC's, bits reversed: the highest bit is x to the power of 0.
+const fn multiply(one: u32, mut other: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = 1 << 31;
+    while bit != 0 {
+        if one & bit != 0 {
+            product ^= other;
+        }
+        other = if other & 1 == 1 { (other >> 1) ^ POLYNOMIAL } else { other >> 1 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// CRC-32C of two stretches of bytes from the CRC of each; `second_len` is the length of the second. Takes under a
+/// microsecond whatever the lengths: the first CRC is multiplied by x to the power of the second's bits (zlib's
+/// `crc32_combine`; the `crc-fast` crate's own takes some 30 us, which is what checksumming 1 MiB anew would cost).
 pub fn combine_crc32c(first: u32, second: u32, second_len: usize) -> u32 {
-    let algorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
-    crc_fast::checksum_combine(algorithm, u64::from(first), u64::from(second), second_len as u64) as u32
+    let mut shifted = first;
+    let mut length = second_len;
+    // The length counts bytes, so its lowest bit stands for x to the power of 8, which is 2 to the 3rd.
+    let mut power = 3;
+    while length != 0 {
+        if length & 1 == 1 {
+            shifted = multiply(POWERS[power], shifted);
+        }
+        length >>= 1;
+        power += 1;
+    }
+    shifted ^ second
 }

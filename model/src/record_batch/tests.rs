@@ -126,6 +126,13 @@ proptest! {
     }
 
     #[test]
+    fn combined_crcs_are_those_of_the_whole(bytes in prop::collection::vec(any::<u8>(), 0..5_000), at in any::<prop::sample::Index>()) {
+        let (first, second) = bytes.split_at(at.index(bytes.len() + 1));
+        let crc = super::header::crc32c;
+        prop_assert_eq!(combine_crc32c(crc(first), crc(second), second.len()), crc(&bytes));
+    }
+
+    #[test]
     fn hostile_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), flip in any::<u16>()) {
         let _ = ValidBatch::validate(bytes.clone().into(), &LIMITS);
         // The same with a right envelope, so that the record walk is reached.
