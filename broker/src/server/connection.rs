@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use futures::FutureExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -168,9 +168,9 @@ impl Reader<'_> {
         Ok(Arrival::Length(length))
     }
 
-    /// The frame itself, read straight into a buffer of its exact size: record batches stay in it until they are sealed.
+    /// The frame itself, read straight into the buffer in which its record batches stay until they are sealed.
     async fn frame(&self, size: usize) -> io::Result<Bytes> {
-        let mut frame = BytesMut::with_capacity(size);
+        let mut frame = self.limits.frames.take(size);
         while frame.len() < size {
             let missing = size - frame.len();
             match self.stream.try_read_buf(&mut (&mut frame).limit(missing)) {
@@ -185,7 +185,7 @@ impl Reader<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(frame.freeze())
+        Ok(self.limits.frames.share(frame))
     }
 
     async fn readable_within(&self, time: Option<Duration>) -> io::Result<bool> {

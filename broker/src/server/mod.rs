@@ -1,6 +1,7 @@
 //! The Kafka listener: accepts connections, and ends them when the broker stops.
 
 mod connection;
+mod frame_pool;
 mod memory;
 mod response_queue;
 mod send;
@@ -17,6 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::app::Broker;
 pub use connection::ConnectionError;
+pub use frame_pool::FramePool;
 pub use memory::RequestMemory;
 
 /// How long connections may take to send what is ready once the broker stops.
@@ -34,6 +36,8 @@ pub struct ServerLimits {
     pub max_idle: Option<Duration>,
     /// `queued.max.request.bytes`: requests that were read and not yet ordered, over all connections.
     pub request_memory: RequestMemory,
+    /// Where the buffers of large requests come from.
+    pub frames: FramePool,
     /// Answers that wait on one connection behind an older one, in number.
     pub max_pending_responses: usize,
     /// The same, in bytes of encoded answers.
@@ -45,6 +49,8 @@ impl ServerLimits {
     /// number otherwise.
     const PENDING_RESPONSES: usize = 128;
     const PENDING_BYTES: usize = 1 << 20;
+    /// Memory kept for frames to come.
+    const SPARE_FRAMES: usize = 64 << 20;
     /// Memory for requests where `queued.max.request.bytes` leaves it to the broker.
     const REQUEST_MEMORY: usize = 256 << 20;
 
@@ -58,6 +64,8 @@ impl ServerLimits {
             max_idle: u64::try_from(config.connections_max_idle_ms).ok().map(Duration::from_millis),
             // The largest request must fit, or its connection would wait for ever.
             request_memory: RequestMemory::new(request_memory.max(max_request_bytes)),
+            // As much as one seal sets free at once.
+            frames: FramePool::new(usize::try_from(config.weir_seal_bytes).unwrap_or(usize::MAX).min(Self::SPARE_FRAMES)),
             max_pending_responses: Self::PENDING_RESPONSES,
             max_pending_bytes: Self::PENDING_BYTES,
         }
