@@ -179,7 +179,10 @@ impl Tierer {
         id: TopicId,
     ) -> Result<TierReport, LakeError> {
         let number = lane.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let Some(topic) = self.source.topic(id) else { return Ok(TierReport::default()) };
+        let Some(topic) = self.source.topic(id) else {
+            self.forget(id);
+            return Ok(TierReport::default());
+        };
         if committer.is_none() {
             let opened = Committer::open(
                 Arc::clone(&self.catalog),

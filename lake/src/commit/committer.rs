@@ -1,6 +1,6 @@
 //! The one committer of a table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use weir_model::{Clock, TopicId};
 
 use super::plan::PlanRow;
-use super::snapshot::{Production, files_of_attempt};
+use super::snapshot::{Production, current_manifests, files_of_attempt};
 use super::{Marker, Plan, PlanPhase, PlannedRange, expire};
 use crate::catalog::ownership::{KIND, MARKER, TOPIC_ID, owner};
 use crate::catalog::{CatalogError, LakeCatalog, LoadedTable, TableChange};
@@ -390,6 +390,7 @@ impl Committer {
                 )));
             }
         }
+        let named = self.files_named_by(&table.metadata, snapshot_id).await?;
         for json in files {
             let file = deserialize_data_file_from_json(
                 json,
@@ -400,6 +401,9 @@ impl Committer {
             let size = self.storage.size(file.file_path()).await?;
             // A compaction since may have replaced our files and removed them; then the snapshot is not current any more.
             let is_current = table.metadata.current_snapshot_id() == Some(snapshot_id);
+            if is_current && !named.contains(file.file_path()) {
+                return Err(wrong(format!("manifests that do not name {}", file.file_path())));
+            }
             if is_current && size != Some(file.file_size_in_bytes()) {
                 return Err(wrong(format!(
                     "{} with size {size:?}, where {} bytes were written",
@@ -418,6 +422,22 @@ impl Committer {
         }
         self.row().remove(pending.stored, self.epoch).await?;
         Ok(Poured { ends: marker.ends, snapshot_id })
+    }
+
+    /// Data files in the manifests that a snapshot brought along, read from where they are stored.
+    async fn files_named_by(&self, metadata: &TableMetadata, snapshot_id: i64) -> Result<BTreeSet<String>, LakeError> {
+        let mut named = BTreeSet::new();
+        if metadata.current_snapshot_id() != Some(snapshot_id) {
+            return Ok(named);
+        }
+        let io = self.storage.file_io();
+        for manifest in current_manifests(&io, metadata).await? {
+            if manifest.added_snapshot_id == snapshot_id && manifest.has_added_files() {
+                let loaded = manifest.load_manifest(&io).await?;
+                named.extend(loaded.entries().iter().map(|entry| entry.file_path().to_owned()));
+            }
+        }
+        Ok(named)
     }
 
     fn row(&self) -> PlanRow<'_> {

@@ -98,6 +98,29 @@ async fn a_crash_at_any_operation_loses_and_doubles_nothing() {
     }
 }
 
+/// As above, and before the next process starts, somebody compacts the table: the base of a pending plan is gone.
+#[tokio::test]
+async fn a_compaction_after_a_crash_loses_and_doubles_nothing() {
+    for moment in [Moment::Before, Moment::After] {
+        for at in 0.. {
+            let world = World::new().await;
+            world.log.append(0, 50);
+            world.tierer().pour(world.topic()).await.expect("the first pour is undisturbed");
+            world.log.append(0, 40);
+            let dying = world.dying_at(at, moment).await;
+            let died = dying.tierer().pour(world.topic()).await.is_err();
+            drop(dying);
+            world.rewrite_all_files_into_one().await;
+            world.tierer().pour(world.topic()).await.expect("the next process pours");
+            world.expect_same_as_log(&[90, 0]).await;
+            world.expect_no_orphans().await;
+            if !died {
+                break;
+            }
+        }
+    }
+}
+
 /// One operation fails, once, and the same process goes on: replies are lost, puts time out.
 #[tokio::test]
 async fn a_failing_operation_loses_and_doubles_nothing() {
