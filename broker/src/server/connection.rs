@@ -154,11 +154,9 @@ impl Reader<'_> {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !self.readable_within(self.limits.max_idle).await? {
-                        if self.queue.is_idle() {
-                            return Ok(Arrival::Idle);
-                        }
-                        // A long poll is not idleness (S-10).
+                    // A long poll is not idleness (S-10).
+                    if !self.readable_within(self.limits.max_idle).await? && self.queue.is_idle() {
+                        return Ok(Arrival::Idle);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
