@@ -46,7 +46,17 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// Lets the process open as many files as the system allows: every open segment takes one, and so does every connection.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is; many partitions or connections may not fit under it");
+    }
+}
+
 fn run(settings: Settings) -> anyhow::Result<()> {
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("weir").enable_all().build()?;
     let served = runtime.block_on(async {
         let signals = Signals::install()?;

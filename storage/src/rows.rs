@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Int8Type, Int64Type};
 use bytes::Bytes;
 use weir_model::TimestampType;
 use weir_model::record_batch::{AssignedBatch, BatchBuilder, BatchError, Compression, RecordIter};
+use weir_table::schema::log_column;
 use weir_table::{EncodeError, EncodedValue, TableSchema, ValueEncoder};
 
 /// Columns in front of the user's in the log schema.
@@ -71,9 +72,43 @@ pub fn build_batches(
     first_row: usize,
     max_bytes: usize,
 ) -> Result<BuiltRows, RowsError> {
+    let mut value = Vec::with_capacity(256);
+    build_with(columns, first_row, max_bytes, |row, push| {
+        value.clear();
+        match encoder.encode(columns, row, &mut value)? {
+            EncodedValue::Bytes => push(Some(value.as_slice())),
+            EncodedValue::Null => push(None),
+        }
+        Ok(value.len())
+    })
+}
+
+/// As [`build_batches`], for rows that all kept their produced bytes: the columns in front of `_value_raw` and it are enough.
+///
+/// # Errors
+/// [`RowsError::Schema`] for other columns.
+pub fn build_raw_batches(columns: &RecordBatch, first_row: usize, max_bytes: usize) -> Result<BuiltRows, RowsError> {
+    let raw = columns
+        .column_by_name(log_column::VALUE_RAW)
+        .and_then(|column| column.as_binary_opt::<i32>())
+        .filter(|column| column.null_count() == 0)
+        .ok_or_else(|| RowsError::Schema("not every row kept its bytes".to_owned()))?;
+    build_with(columns, first_row, max_bytes, |row, push| {
+        push(Some(raw.value(row)));
+        Ok(raw.value_length(row).unsigned_abs() as usize)
+    })
+}
+
+/// Builds batches of rows whose values `value_of` hands on; it answers their size, by which the next one's is guessed.
+fn build_with(
+    columns: &RecordBatch,
+    first_row: usize,
+    max_bytes: usize,
+    mut value_of: impl FnMut(usize, &mut dyn FnMut(Option<&[u8]>)) -> Result<usize, EncodeError>,
+) -> Result<BuiltRows, RowsError> {
     let system = SystemColumns::of(columns)?;
     let mut built = BuiltRows::default();
-    let mut value = Vec::with_capacity(256);
+    let mut value_size = 0;
     let mut row = first_row;
     while row < columns.num_rows() && (built.bytes == 0 || built.bytes < max_bytes) {
         let timestamp_type = system.timestamp_type(row);
@@ -82,18 +117,14 @@ pub fn build_batches(
         let buffer = Vec::with_capacity(room.min(MAX_REBUILT_BATCH) + 4096);
         let mut builder = BatchBuilder::with_buffer(base_offset, Compression::None, timestamp_type, buffer);
         while row < columns.num_rows()
-            && (builder.record_count() == 0 || builder.size() + value.len() + ROW_OVERHEAD <= room)
+            && (builder.record_count() == 0 || builder.size() + value_size + ROW_OVERHEAD <= room)
             && system.timestamp_type(row) == timestamp_type
         {
             let offset = system.offset.value(row);
-            value.clear();
-            let encoded =
-                encoder.encode(columns, row, &mut value).map_err(|source| RowsError::Encode { offset, source })?;
-            let content = match encoded {
-                EncodedValue::Bytes => Some(value.as_slice()),
-                EncodedValue::Null => None,
+            let mut push = |value: Option<&[u8]>| {
+                builder.push(offset, system.timestamp.value(row), system.key(row), value, system.headers(row));
             };
-            builder.push(offset, system.timestamp.value(row), system.key(row), content, system.headers(row));
+            value_size = value_of(row, &mut push).map_err(|source| RowsError::Encode { offset, source })?;
             row += 1;
         }
         let batch = builder.finish();
@@ -118,8 +149,8 @@ struct SystemColumns<'a> {
 
 impl<'a> SystemColumns<'a> {
     fn of(columns: &'a RecordBatch) -> Result<Self, RowsError> {
-        if columns.num_columns() < SYSTEM_COLUMN_COUNT {
-            return Err(RowsError::Schema(format!("{} columns, at least {SYSTEM_COLUMN_COUNT} expected", columns.num_columns())));
+        if columns.num_columns() <= column::HEADERS {
+            return Err(RowsError::Schema(format!("{} columns, at least {} expected", columns.num_columns(), column::HEADERS + 1)));
         }
         let named = |at: usize| columns.column(at);
         let missing = |what: &str| RowsError::Schema(format!("column {what} is missing or of another type"));

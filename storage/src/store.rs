@@ -442,6 +442,15 @@ impl Storage {
     /// One pass of retention over every partition. A partition that fails is reported and does not keep the others. Blocks.
     pub fn retain(&self) {
         let partitions: Vec<Partition> = self.inner.partitions.iter().map(|entry| entry.value().clone()).collect();
+        self.retain_partitions(&partitions);
+    }
+
+    /// One pass of retention over a topic's partitions. Blocks.
+    pub fn retain_topic(&self, topic: &TopicInfo) {
+        self.retain_partitions(&self.partitions(topic));
+    }
+
+    fn retain_partitions(&self, partitions: &[Partition]) {
         let producers_before = self.inner.shared.clock.now_ms() - self.inner.config.producer_id_expiration_ms;
         for partition in partitions {
             partition.expire_producers(producers_before);

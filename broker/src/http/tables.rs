@@ -73,6 +73,10 @@ pub(super) async fn tier(State(shared): State<Shared>, Path(name): Path<String>)
         return Err(Problem::conflict(format!("table '{name}' does not go to the lake: set its config weir.lake.enable=true")));
     }
     shared.broker.lake.pour(topic.id()).await.map_err(|error| Problem::internal(format!("table '{name}' was not tiered: {error}")))?;
+    // What the lake has now may be more than local retention keeps: the operator who asks for the one expects the other.
+    let (storage, poured) = (shared.broker.storage.clone(), Arc::clone(&topic));
+    let retained = tokio::task::spawn_blocking(move || storage.retain_topic(&poured)).await;
+    retained.map_err(|error| Problem::internal(format!("local retention of table '{name}' failed: {error}")))?;
     Ok(Json(table(&shared, &topic)))
 }
 

@@ -15,7 +15,7 @@ use weir_table::{ReadFormat, TableSchema, ValueEncoder};
 use super::columns::Detail;
 use super::{Partition, Segment};
 use crate::cold::ColdError;
-use crate::rows::{RowsError, SYSTEM_COLUMN_COUNT, build_batches, column, offsets_of};
+use crate::rows::{RowsError, SYSTEM_COLUMN_COUNT, build_batches, build_raw_batches, column, offsets_of};
 use crate::segment::{ArrowSegment, LogSegment, SegmentError, ipc_stream};
 use crate::shared::Counters;
 use crate::tail::TailEntry;
@@ -362,13 +362,15 @@ impl Partition {
         max_bytes: usize,
         form: &RowForm,
     ) -> Result<(Vec<Chunk>, Offset), ReadError> {
-        let columns = self.block(segment, block, form)?;
+        let raw = form.columns.is_none() && segment.blocks()?[block].columns[column::VALUE_RAW].null_count == 0;
+        let columns = self.block(segment, block, form, raw)?;
         let schema = self.topic().columns();
         self.build_rows(&schema, &columns, from, max_bytes, form)
     }
 
-    /// A decoded block: whole ones through the cache, projected ones read anew, since they are cheap and all different.
-    fn block(&self, segment: &ArrowSegment, block: usize, form: &RowForm) -> Result<Arc<RecordBatch>, ReadError> {
+    /// A decoded block: whole ones through the cache, projected ones read anew, since they are cheap and all different. Of a
+    /// block whose rows all kept their bytes, `raw`, only the columns that rows need.
+    fn block(&self, segment: &ArrowSegment, block: usize, form: &RowForm, raw: bool) -> Result<Arc<RecordBatch>, ReadError> {
         let shared = &self.inner.shared;
         let key = (self.inner.id, segment.meta().range.start, block);
         let projection = form.columns.as_deref().map(row_projection);
@@ -377,7 +379,11 @@ impl Partition {
         {
             return Ok(known);
         }
-        let read = segment.read_block(block, projection.as_deref())?;
+        let read = match (&projection, raw) {
+            (Some(wanted), _) => segment.read_block(block, Some(wanted))?,
+            (None, true) => segment.read_block(block, Some(&RAW_ROW_COLUMNS))?,
+            (None, false) => segment.read_block(block, None)?,
+        };
         Counters::add(&shared.counters.arrow_segment_read_bytes, usize::try_from(read.bytes_read).unwrap_or(0));
         let columns = Arc::new(read.batch);
         if projection.is_none() {
@@ -402,8 +408,12 @@ impl Partition {
             let next = if offsets.is_empty() { from } else { after_last(offsets.len() - 1).max(from) };
             return Ok((Vec::new(), next));
         }
-        let mut encoder = ValueEncoder::new(schema, form.columns.as_deref());
-        let built = build_batches(&mut encoder, columns, first_row, max_bytes).map_err(wrap)?;
+        let built = if columns.num_columns() == RAW_ROW_COLUMNS.len() && form.columns.is_none() {
+            build_raw_batches(columns, first_row, max_bytes).map_err(wrap)?
+        } else {
+            let mut encoder = ValueEncoder::new(schema, form.columns.as_deref());
+            build_batches(&mut encoder, columns, first_row, max_bytes).map_err(wrap)?
+        };
         let next = after_last(first_row + built.rows - 1);
         Ok((built.batches.into_iter().map(Chunk::Bytes).collect(), next))
     }
@@ -458,6 +468,10 @@ impl Partition {
         Ok((vec![arrow_record(last, max_timestamp, &stream)], next))
     }
 }
+
+/// Columns that rows are rebuilt from when every row kept its bytes. Fewer than any whole log schema has.
+const RAW_ROW_COLUMNS: [usize; 6] =
+    [column::OFFSET, column::TIMESTAMP, column::TIMESTAMP_TYPE, column::KEY, column::HEADERS, column::VALUE_RAW];
 
 /// Columns that rows are rebuilt from: everything of the system, and the chosen user columns.
 pub(super) fn row_projection(user: &[usize]) -> Vec<usize> {

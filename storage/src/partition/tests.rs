@@ -273,6 +273,17 @@ async fn only_rows_that_no_style_gives_back_keep_their_bytes() {
 }
 
 #[tokio::test]
+async fn rows_of_a_table_that_keeps_all_bytes_are_read_without_its_columns() {
+    let bench = Bench::new(&[]);
+    let storage = bench.open();
+    let topic = make_topic(&storage, "orders", &[("weir.schema", ORDERS), ("weir.value.keep.raw", "always")]);
+    let partition = first_partition(&storage, &topic);
+    append(&storage, &partition, batch_of(&orders(0..70), Compression::None)).await.expect("appended");
+    partition.seal().expect("sealed");
+    assert_eq!(values_of(&read_all(&partition, 5, 500, &RowForm::default()).await), orders(5..70));
+}
+
+#[tokio::test]
 async fn expired_segments_go_and_the_log_start_moves() {
     let bench = Bench::new(&[]);
     let storage = bench.open();
