@@ -26,8 +26,8 @@ use crate::wal::{Admission, OnFatal, SyncPolicy, Wal, WalConfig, WalError, WalSe
 /// Producer ids are handed out from blocks of this many, so that a new producer costs no commit of its own.
 const PRODUCER_ID_BLOCK: i64 = 1_000;
 /// The WAL is kept under this many times the tail's budget by sealing the partition that pins its oldest file: what is in
-/// the WAL has to be read at the next start, and 1 GB takes about half a second.
-const WAL_TAIL_RATIO: u64 = 3;
+/// the WAL has to be read at the next start, and 1 GB takes about two seconds.
+const WAL_TAIL_RATIO: u64 = 2;
 /// Partitions sealed with one commit of the metadata store. Their segments' buffers are in memory one at a time; their rows
 /// stay in the tail until the commit.
 const SEAL_TOGETHER: usize = 128;

@@ -14,7 +14,7 @@ use super::super::file::SealedFile;
 use super::super::{SegmentError, SegmentMeta, TimestampMatch};
 use super::index::{IndexBuilder, SparseIndex};
 use super::walk::{HeaderWalk, Placed, check};
-use super::{INDEX, TIME_INDEX};
+use super::{INDEX, INDEXED_FROM_BYTES, TIME_INDEX};
 
 /// A stored batch was held to the topic's limit when it was produced; this only stops a runaway.
 const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
@@ -149,6 +149,9 @@ impl LogSegment {
                 format!("its CRC-32C is {digest:#010x}, {:#010x} was sealed", self.meta.digest),
             ));
         }
+        if !self.has_index_files() {
+            return Ok(());
+        }
         let (_, what) = self.load_index();
         what.map_or(Ok(()), |what| Err(SegmentError::corrupt(&self.file.path.with_extension(INDEX), what)))
     }
@@ -208,9 +211,10 @@ impl LogSegment {
         if let Some(index) = &*slot {
             return Ok(Arc::clone(index));
         }
-        let index = match self.load_index() {
-            (Some(index), _) => index,
-            (None, what) => {
+        let index = match self.has_index_files().then(|| self.load_index()) {
+            None => self.index_from_batches()?,
+            Some((Some(index), _)) => index,
+            Some((None, what)) => {
                 tracing::warn!(
                     file = %self.file.path.display(),
                     what = what.as_deref().unwrap_or_default(),
@@ -220,6 +224,10 @@ impl LogSegment {
             }
         };
         Ok(Arc::clone(slot.insert(Arc::new(index))))
+    }
+
+    fn has_index_files(&self) -> bool {
+        self.meta.size_bytes >= INDEXED_FROM_BYTES
     }
 
     /// The index as stored, or what is wrong with it.

@@ -9,7 +9,7 @@ use super::super::checksum::Crc32c;
 use super::super::file::{SegmentFileWriter, write_index_file};
 use super::super::{SegmentError, SegmentKind, SegmentMeta, file_name, sync_dir};
 use super::index::IndexBuilder;
-use super::{INDEX, LOG, TIME_INDEX};
+use super::{INDEX, INDEXED_FROM_BYTES, LOG, TIME_INDEX};
 
 /// From this size on, combining CRCs is cheaper than computing one.
 const COMBINE_FROM: usize = 64 << 10;
@@ -105,11 +105,24 @@ impl LogSegmentWriter {
             Some(self.max_timestamp.map_or(header.max_timestamp, |timestamp| timestamp.max(header.max_timestamp)));
     }
 
+    /// Writes the two index files and answers their CRC.
+    fn write_indexes(&mut self, path: &Path) -> Result<u32, SegmentError> {
+        let index = std::mem::take(&mut self.index).finish();
+        let positions = index.encode_positions(self.base_offset.get());
+        let times = index.encode_times(self.base_offset.get());
+        write_index_file(&path.with_extension(INDEX), &positions)?;
+        write_index_file(&path.with_extension(TIME_INDEX), &times)?;
+        let mut digest = Crc32c::new();
+        digest.update(&positions);
+        digest.update(&times);
+        Ok(digest.value())
+    }
+
     /// Syncs the segment and gives it its name, the indexes first. It is durable when this returns.
     ///
     /// # Errors
     /// [`SegmentError::Empty`], [`SegmentError::OutsideCover`], [`SegmentError::Io`]; the temporary file is then removed.
-    pub fn finish(self, created_ms: i64) -> Result<SegmentMeta, SegmentError> {
+    pub fn finish(mut self, created_ms: i64) -> Result<SegmentMeta, SegmentError> {
         let written_end = Offset::new(self.next_offset).expect("offsets rise from one that is not negative");
         let end = self.covered_to.unwrap_or(written_end);
         if end < written_end {
@@ -123,16 +136,9 @@ impl LogSegmentWriter {
         }
         let name = file_name(self.base_offset, LOG);
         let path = self.dir.join(&name);
-        let index = self.index.finish();
-        let positions = index.encode_positions(self.base_offset.get());
-        let times = index.encode_times(self.base_offset.get());
-        write_index_file(&path.with_extension(INDEX), &positions)?;
-        write_index_file(&path.with_extension(TIME_INDEX), &times)?;
+        let index_digest = if self.file.position() < INDEXED_FROM_BYTES { 0 } else { self.write_indexes(&path)? };
         let finished = self.file.finish(&path)?;
         sync_dir(&self.dir)?;
-        let mut index_digest = Crc32c::new();
-        index_digest.update(&positions);
-        index_digest.update(&times);
         Ok(SegmentMeta {
             kind: SegmentKind::Log,
             file: name,
@@ -144,7 +150,7 @@ impl LogSegmentWriter {
             created_ms,
             schema_id: 0,
             digest: finished.digest,
-            index_digest: index_digest.value(),
+            index_digest,
         })
     }
 }
