@@ -3,6 +3,7 @@
 //! A request travels `server` (frame, header, limits) -> `handlers` (one file per API) -> `partition` | `coordinator` | `topics` (the rules) -> weir-storage, and its answer
 //! travels back through the connection's queue, in request order. [`app`] puts the parts together; [`errors`] alone knows both domain errors and Kafka's codes.
 
+pub mod allocator;
 pub mod app;
 pub mod cli;
 pub mod coordinator;
