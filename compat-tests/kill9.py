@@ -251,6 +251,15 @@ def check_lake(broker: Broker, witness: Witness) -> None:
         raise Violation("the lake's rows are not the log's rows")
 
 
+def describe_reach(broker: Broker) -> str:
+    """How far the rows travelled while the broker was killed: a run whose rows never left the tail would prove little."""
+    commits = len(lake.load(broker, TABLE).history())
+    statuses = [status for topic in TOPICS for status in broker.partitions(topic)]
+    only_in_lake = sum(status["local_start"] for status in statuses)
+    sealed = sum(status["sealed_end"] for status in statuses)
+    return f"{sealed:,} rows sealed, {commits} lake commits, {only_in_lake:,} rows in the lake alone"
+
+
 def kill_cycle(broker: Broker, rng: random.Random) -> None:
     """Let it work for a moment, kill it, start it; sometimes kill it again in the middle of its recovery."""
     time.sleep(rng.uniform(0.1, 1.2))
@@ -307,13 +316,14 @@ def run(folder: Path, cycles: int, seed: int) -> str:
                 check_idempotent(producer, witness.seen)
         check_second_reading(broker, witness)
         check_lake(broker, witness)
+        reach = describe_reach(broker)
         broker.stop()
     finally:
         broker.kill()
     seconds = time.monotonic() - started
     return (
         f"{cycles} kill -9 cycles in {seconds:.0f} s: {len(acknowledged.promises):,} records acknowledged, "
-        f"{len(witness.seen):,} in the log, none lost, none twice from an idempotent producer, each once in the lake"
+        f"{len(witness.seen):,} in the log, none lost, none twice from an idempotent producer, each once in the lake; {reach}"
     )
 
 
