@@ -1,7 +1,7 @@
 //! The storage of one broker: opens what is there, hands out partitions, makes and removes topics, and runs the sealer,
 //! the merger and retention in the background.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ const WAL_TAIL_RATIO: u64 = 3;
 const SEAL_TOGETHER: usize = 128;
 /// Pause after a seal that failed.
 const SEAL_RETRY: Duration = Duration::from_secs(1);
-/// Pause after a merge that failed. What fails is a full disk or a damaged file, and neither is mended in a second.
+/// Pause after a merge that failed. What fails is most likely a full disk, and that is not mended in a second.
 const MERGE_RETRY: Duration = Duration::from_secs(30);
 /// Most partitions of one topic, so that a slip of the finger does not fill the metadata store.
 const MAX_PARTITIONS: i32 = 100_000;
@@ -238,8 +238,13 @@ impl Storage {
         let handle = std::thread::Builder::new()
             .name("weir-merge".to_owned())
             .spawn(move || {
+                // Partitions with a damaged segment: every try would read up to it again.
+                let mut damaged = BTreeSet::new();
                 loop {
                     let Work::Partition(id) = shared.merger.next() else { return };
+                    if damaged.contains(&id) {
+                        continue;
+                    }
                     let Some(inner) = inner.upgrade() else { return };
                     let merged = inner.merge(id);
                     drop(inner);
@@ -249,6 +254,11 @@ impl Storage {
                             // The next start finds out which of the two manifests holds; until then no second try.
                             tracing::error!(%error, "merging ends until the broker is restarted");
                             return;
+                        }
+                        Err(MergeError::Segment(error)) if error.is_corrupt() => {
+                            Counters::add(&shared.counters.merge_failures, 1);
+                            damaged.insert(id);
+                            tracing::error!(partition = %id, %error, "the partition is not merged until the broker is restarted");
                         }
                         Err(error) => {
                             Counters::add(&shared.counters.merge_failures, 1);

@@ -22,7 +22,8 @@ impl Partition {
             return Ok(());
         }
         remove_temporary_files(directory)?;
-        let segments: Vec<Segment> = self.inner.state.lock().segments.values().filter(|segment| segment.is_local()).cloned().collect();
+        let segments: Vec<Segment> =
+            self.inner.state.lock().segments.values().filter(|segment| segment.is_local()).cloned().collect();
         let named: BTreeSet<&str> = segments.iter().map(|segment| segment.meta().file.as_str()).collect();
         let mut whole = BTreeMap::new();
         for file in unnamed_files(directory, &named)? {

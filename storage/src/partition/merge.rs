@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use weir_model::PartitionId;
 
+use super::retain::age_of;
 use super::seal::{META_RESERVE_BYTES, compression};
 use super::{Partition, Segment};
 use crate::disk::{Disk, RealDisk};
@@ -32,8 +33,13 @@ const MOST_INPUTS: usize = 64;
 /// them; a large one among small ones waits until the small ones have merged among themselves. To ask for alike sizes alone
 /// would leave a partition unmerged whose seals are large and small by turns.
 const LEAST_GROWTH: u64 = 4;
-/// Inputs are smaller than this part of `segment.bytes`.
+/// Inputs are smaller than this part of the most that a merged segment may have.
 const LARGE_PART: u64 = 4;
+/// Retention takes segments whole. A merged one has at most this part of what retention keeps, in bytes and in time, so that
+/// no row outlives its retention by more than that on account of merging.
+const RETENTION_PART: u64 = 8;
+/// However little is to stay local, merging up to this goes on: rows that wait for a lake that is away pile up too.
+const LEAST_LOCAL_BYTES: u64 = 8 << 20;
 
 /// Why a run of segments was not merged. They are as they were.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +66,9 @@ pub enum MergeError {
         source: MetaError,
     },
     /// Too little space. Merging can wait; producers cannot.
-    #[error("{directory} has {free_bytes} bytes free, merging waits for {needed_bytes}; free space or shorten retention")]
+    #[error(
+        "{directory} has {free_bytes} bytes free, merging waits for {needed_bytes}; free space or shorten retention"
+    )]
     DiskFull {
         /// Where.
         directory: String,
@@ -100,10 +108,9 @@ pub(super) struct PreparedMerge {
 impl Partition {
     /// Whether there is a run of small segments to merge.
     pub(crate) fn merge_is_due(&self) -> bool {
-        let segment_bytes = segment_bytes(&self.topic());
+        let limits = Limits::of(&self.topic());
         let state = self.inner.state.lock();
-        let metas: Vec<_> = state.segments.values().map(local_meta).collect();
-        pick(&metas, segment_bytes).is_some()
+        pick(&candidates(state.segments.values()), &limits).is_some()
     }
 
     /// Merges one run of small segments. Blocks, for as long as it takes to read and write up to `segment.bytes`; ends early
@@ -126,7 +133,7 @@ impl Partition {
             return Ok(None);
         }
         let topic = self.topic();
-        let inputs = self.merge_inputs(segment_bytes(&topic));
+        let inputs = self.merge_inputs(&Limits::of(&topic));
         let (Some(first), Some(last)) = (inputs.metas.first(), inputs.metas.last()) else { return Ok(None) };
         self.check_merge_space(inputs.metas.iter().map(|meta| meta.size_bytes).sum())?;
 
@@ -162,11 +169,10 @@ impl Partition {
         }
     }
 
-    fn merge_inputs(&self, segment_bytes: u64) -> Inputs {
+    fn merge_inputs(&self, limits: &Limits) -> Inputs {
         let state = self.inner.state.lock();
-        let metas: Vec<_> = state.segments.values().map(local_meta).collect();
         let mut inputs = Inputs::default();
-        let Some(run) = pick(&metas, segment_bytes) else { return inputs };
+        let Some(run) = pick(&candidates(state.segments.values()), limits) else { return inputs };
         for segment in state.segments.values().skip(run.start).take(run.len()) {
             inputs.metas.push(segment.meta().clone());
             match segment {
@@ -207,7 +213,11 @@ impl Partition {
     }
 
     /// The rows, in blocks that are as full as they can be. Says whether it got to the end.
-    fn copy_blocks(&self, segments: &[Arc<ArrowSegment>], writer: &mut ArrowSegmentWriter) -> Result<bool, SegmentError> {
+    fn copy_blocks(
+        &self,
+        segments: &[Arc<ArrowSegment>],
+        writer: &mut ArrowSegmentWriter,
+    ) -> Result<bool, SegmentError> {
         for segment in segments {
             for block in 0..segment.blocks()?.len() {
                 if self.merge_is_stopped() {
@@ -247,9 +257,9 @@ impl Partition {
             return Ok(Merge::Overtaken);
         }
         let record = SegmentRecord { meta: meta.clone(), local: true };
-        let batch = inputs.iter().fold(MetaBatch::new(), |batch, input| {
-            batch.delete(manifest::segment_key(inner.id, input.range.start))
-        });
+        let batch = inputs
+            .iter()
+            .fold(MetaBatch::new(), |batch, input| batch.delete(manifest::segment_key(inner.id, input.range.start)));
         // The first input's key is the merged segment's; of one key, the later change wins.
         let batch = batch.put(manifest::segment_key(inner.id, meta.range.start), manifest::encode(&record));
         inner.shared.meta.commit(batch).map_err(|source| MergeError::Store { partition: inner.id, source })?;
@@ -278,30 +288,66 @@ impl Partition {
     }
 }
 
-fn segment_bytes(topic: &TopicInfo) -> u64 {
-    u64::from(topic.config.segment_bytes.unsigned_abs())
+/// How large a merged segment may be.
+struct Limits {
+    bytes: u64,
+    /// Between the ages at which its first and its last input would go.
+    age_ms: u64,
 }
 
-fn local_meta(segment: &Segment) -> Option<&SegmentMeta> {
-    segment.is_local().then(|| segment.meta())
+impl Limits {
+    fn of(topic: &TopicInfo) -> Self {
+        let config = &topic.config;
+        let mut limits = Self { bytes: u64::from(config.segment_bytes.unsigned_abs()), age_ms: u64::MAX };
+        if !config.cleanup_policy.delete {
+            return limits;
+        }
+        if let Ok(kept) = u64::try_from(config.retention_bytes) {
+            limits.bytes = limits.bytes.min(kept / RETENTION_PART);
+        }
+        if let Ok(kept) = u64::try_from(config.retention_ms) {
+            limits.age_ms = kept / RETENTION_PART;
+        }
+        if let Ok(kept) = u64::try_from(config.local_retention_bytes)
+            && config.weir_lake_enable
+        {
+            limits.bytes = limits.bytes.min((kept / RETENTION_PART).max(LEAST_LOCAL_BYTES));
+        }
+        limits
+    }
 }
 
-/// The run that grows the most, the oldest of those that grow alike. `segments` are all of a partition in offset order, `None`
-/// for those that are not local.
-fn pick(segments: &[Option<&SegmentMeta>], segment_bytes: u64) -> Option<Range<usize>> {
+/// A segment as [`pick`] sees it.
+struct Candidate<'a> {
+    meta: &'a SegmentMeta,
+    local: bool,
+    /// The age by which retention lets it go: its own, or that of an older segment, because the oldest go first.
+    age: i64,
+}
+
+/// All segments of a partition, given in offset order.
+fn candidates<'a>(segments: impl Iterator<Item = &'a Segment>) -> Vec<Candidate<'a>> {
+    let mut age = i64::MIN;
+    let candidate = |segment: &'a Segment| {
+        age = age.max(age_of(segment.meta()));
+        Candidate { meta: segment.meta(), local: segment.is_local(), age }
+    };
+    segments.map(candidate).collect()
+}
+
+/// The run that grows the most, the oldest of those that grow alike.
+fn pick(segments: &[Candidate<'_>], limits: &Limits) -> Option<Range<usize>> {
     let mut best: Option<(Range<usize>, u64, u64)> = None;
-    for start in 0..segments.len() {
+    for (start, first) in segments.iter().enumerate() {
         let (mut total, mut largest) = (0, 1);
-        let mut previous: Option<&SegmentMeta> = None;
-        for (position, meta) in segments.iter().enumerate().skip(start).take(MOST_INPUTS) {
-            let first = segments[start];
-            let (Some(first), Some(meta)) = (first, *meta) else { break };
-            let adjacent = previous.is_none_or(|previous| previous.range.end == meta.range.start);
+        let mut end = first.meta.range.start;
+        for (position, candidate) in segments.iter().enumerate().skip(start).take(MOST_INPUTS) {
+            let meta = candidate.meta;
             total += meta.size_bytes;
-            if !adjacent || !joins(first, meta, segment_bytes) || total > segment_bytes {
+            if end != meta.range.start || total > limits.bytes || !joins(first, candidate, limits) {
                 break;
             }
-            previous = Some(meta);
+            end = meta.range.end;
             largest = largest.max(meta.size_bytes);
             let run = start..position + 1;
             let grows_more = best.as_ref().is_none_or(|(_, best_total, best_largest)| {
@@ -315,11 +361,14 @@ fn pick(segments: &[Option<&SegmentMeta>], segment_bytes: u64) -> Option<Range<u
     best.map(|(run, _, _)| run)
 }
 
-/// Whether `meta` may be in a run that begins with `first`.
-fn joins(first: &SegmentMeta, meta: &SegmentMeta, segment_bytes: u64) -> bool {
+/// Whether a segment may be in a run that begins with `first`.
+fn joins(first: &Candidate<'_>, candidate: &Candidate<'_>, limits: &Limits) -> bool {
+    let (from, meta) = (first.meta, candidate.meta);
     // Kafka's indexes count offsets from the base in 31 bits.
-    let in_reach = meta.range.end.since(first.range.start) <= u64::from(i32::MAX.unsigned_abs());
-    meta.kind == first.kind && meta.schema_id == first.schema_id && meta.size_bytes < segment_bytes / LARGE_PART && in_reach
+    let in_reach = meta.range.end.since(from.range.start) <= u64::from(i32::MAX.unsigned_abs());
+    let alike = meta.kind == from.kind && meta.schema_id == from.schema_id;
+    let small = meta.size_bytes < limits.bytes / LARGE_PART;
+    candidate.local && alike && small && in_reach && candidate.age.abs_diff(first.age) <= limits.age_ms
 }
 
 #[cfg(test)]
@@ -330,6 +379,7 @@ mod tests {
     use crate::segment::SegmentKind;
 
     const SEGMENT_BYTES: u64 = 1 << 30;
+    const NO_LIMITS: Limits = Limits { bytes: SEGMENT_BYTES, age_ms: u64::MAX };
     const KB: u64 = 1000;
 
     /// Adjacent segments of ten offsets each.
@@ -353,7 +403,11 @@ mod tests {
     }
 
     fn pick_of(metas: &[SegmentMeta]) -> Option<Range<usize>> {
-        pick(&metas.iter().map(Some).collect::<Vec<_>>(), SEGMENT_BYTES)
+        pick(&local(metas), &NO_LIMITS)
+    }
+
+    fn local(metas: &[SegmentMeta]) -> Vec<Candidate<'_>> {
+        metas.iter().map(|meta| Candidate { meta, local: true, age: meta.created_ms }).collect()
     }
 
     #[test]
@@ -387,13 +441,27 @@ mod tests {
         let mut schemas = metas(&[KB; 12]);
         schemas[6..].iter_mut().for_each(|meta| meta.schema_id = 1);
         assert_eq!(pick_of(&schemas), None);
-        let local = metas(&[KB; 12]);
-        let mut segments: Vec<_> = local.iter().map(Some).collect();
-        segments[4] = None;
-        assert_eq!(pick(&segments, SEGMENT_BYTES), None);
-        segments[3] = None;
-        segments[4] = Some(&local[4]);
-        assert_eq!(pick(&segments, SEGMENT_BYTES), Some(4..12));
+        let all = metas(&[KB; 12]);
+        let mut segments = local(&all);
+        segments[4].local = false;
+        assert_eq!(pick(&segments, &NO_LIMITS), None);
+        segments[4].local = true;
+        segments[3].local = false;
+        assert_eq!(pick(&segments, &NO_LIMITS), Some(4..12));
+    }
+
+    #[test]
+    fn what_retention_lets_go_at_different_times_is_not_merged() {
+        let mut hourly = metas(&[KB; 24]);
+        for (hour, meta) in (0..).zip(&mut hourly) {
+            meta.created_ms = hour * 3_600_000;
+        }
+        let limits = Limits { bytes: SEGMENT_BYTES, age_ms: 10 * 3_600_000 };
+        assert_eq!(pick(&local(&hourly), &limits), Some(0..11));
+        let limits = Limits { bytes: SEGMENT_BYTES, age_ms: 6 * 3_600_000 };
+        assert_eq!(pick(&local(&hourly), &limits), None);
+        let limits = Limits { bytes: 9 * KB, age_ms: u64::MAX };
+        assert_eq!(pick(&local(&hourly), &limits), Some(0..9));
     }
 
     #[test]

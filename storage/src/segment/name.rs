@@ -48,7 +48,9 @@ mod tests {
     #[test]
     fn a_name_reads_back_and_generation_0_is_kafkas() {
         let base_offset = Offset::new(4200).expect("not negative");
-        for (generation, file) in [(0, "00000000000000004200.log"), (1, "00000000000000004200.1.log"), (12, "00000000000000004200.12.log")] {
+        for (generation, file) in
+            [(0, "00000000000000004200.log"), (1, "00000000000000004200.1.log"), (12, "00000000000000004200.12.log")]
+        {
             let name = SegmentName { base_offset, generation };
             assert_eq!(name.file("log"), file);
             assert_eq!(SegmentName::parse(file), Some((name, "log")));
@@ -57,7 +59,15 @@ mod tests {
 
     #[test]
     fn a_name_of_somebody_else_is_not_taken_for_ours() {
-        for file in ["4200.log", "00000000000000004200.0.log", "00000000000000004200.+1.log", "-0000000000000004200.log", "notes.log", "LOCK", ".log"] {
+        for file in [
+            "4200.log",
+            "00000000000000004200.0.log",
+            "00000000000000004200.+1.log",
+            "-0000000000000004200.log",
+            "notes.log",
+            "LOCK",
+            ".log",
+        ] {
             assert_eq!(SegmentName::parse(file), None, "{file}");
         }
     }

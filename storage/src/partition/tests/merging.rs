@@ -46,7 +46,10 @@ fn files(partition: &Partition) -> Vec<String> {
 /// A copy of every file of the partition, sidecars included.
 fn copy_files(partition: &Partition) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = std::fs::read_dir(&partition.inner.directory).expect("listed");
-    entries.map(|entry| entry.expect("an entry").path()).map(|path| (path.clone(), std::fs::read(path).expect("read"))).collect()
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| (path.clone(), std::fs::read(path).expect("read")))
+        .collect()
 }
 
 fn put_back(files: &[(PathBuf, Vec<u8>)]) {
@@ -108,7 +111,9 @@ async fn rows_columns_and_timestamps_read_the_same_after_a_merge_and_after_a_res
         assert_eq!(values_of(&before.rows[0]), orders(0..95), "{name}");
         let stored = read_all(&partition, 0, 1 << 20, &RowForm::default()).await;
 
-        let Merge::Done(meta) = partition.merge().expect("merged") else { panic!("{name}: nine small ones are merged") };
+        let Merge::Done(meta) = partition.merge().expect("merged") else {
+            panic!("{name}: nine small ones are merged")
+        };
         assert_eq!((meta.kind, meta.rows, meta.range.start.get(), meta.range.end.get()), (kind, 90, 0, 90), "{name}");
         assert_eq!(partition.merge().expect("looked"), Merge::NotDue);
         let extension = if kind == SegmentKind::Log { "log" } else { "arrow" };
@@ -180,7 +185,8 @@ async fn a_reader_that_holds_an_input_reads_on() {
     let partition = first_partition(&storage, &topic);
     seal_stretches(&storage, &partition, 0, 8, 10).await;
     let limits = ReadLimits { max_bytes: 100, at_least_one: true };
-    let read = partition.read_rows(Offset::ZERO, limits, Isolation::ReadCommitted, &RowForm::default()).await.expect("read");
+    let read =
+        partition.read_rows(Offset::ZERO, limits, Isolation::ReadCommitted, &RowForm::default()).await.expect("read");
     assert_eq!(merge_all(&partition), 1);
     let [Chunk::File { file, position, len }] = &read.chunks[..] else { panic!("a slice of the file") };
     let mut bytes = vec![0; *len];
@@ -215,6 +221,23 @@ async fn retention_that_takes_an_input_overtakes_the_merge() {
         partition.advance_log_start(Offset::new(90).expect("not negative")).expect("moved");
         assert!(files(&partition).is_empty(), "{name}: the merged file goes whole");
     }
+}
+
+#[tokio::test]
+async fn retention_stays_exact_where_segments_are_merged() {
+    let bench = Bench::new(&[]);
+    let storage = bench.open();
+    // A stretch is about 1 KB, so without a limit all of them would be one segment, and retention would keep all or nothing.
+    let topic = make_topic(&storage, "t", &[("retention.bytes", "60000")]);
+    let partition = first_partition(&storage, &topic);
+    for stretch in 0..200 {
+        seal_stretches(&storage, &partition, stretch * 10, 1, 10).await;
+        merge_all(&partition);
+    }
+    storage.retain();
+    let status = partition.status();
+    assert!((60_000..=60_000 + 60_000 / 8).contains(&status.local_bytes), "{status:?}");
+    assert!(status.local_segments <= 60, "{status:?}");
 }
 
 #[tokio::test]
@@ -400,7 +423,9 @@ async fn the_merger_is_asked_after_a_seal() {
     let topic = make_topic(&storage, "t", &[]);
     let partition = first_partition(&storage, &topic);
     for start in 0..8 {
-        append(&storage, &partition, batch_of(&orders(start * 10..start * 10 + 10), Compression::None)).await.expect("appended");
+        append(&storage, &partition, batch_of(&orders(start * 10..start * 10 + 10), Compression::None))
+            .await
+            .expect("appended");
         storage.seal_topic(&topic).expect("sealed");
     }
     let patience = Instant::now() + Duration::from_secs(20);
