@@ -55,6 +55,9 @@ metrics! {
     sealed_raw_rows: counter = "weir_sealed_raw_rows_total", "Of those, rows that keep the bytes they were produced with, because the encoder cannot reproduce them.";
     sealed_bytes: counter = "weir_sealed_bytes_total", "Bytes of sealed segment files.";
     seal_failures: counter = "weir_seal_failures_total", "Seals that failed and are tried again.";
+    merged_segments: counter = "weir_merged_segments_total", "Small segments that were merged into larger ones.";
+    merged_bytes: counter = "weir_merged_bytes_total", "Bytes of segment files that were written by merging.";
+    merge_failures: counter = "weir_merge_failures_total", "Merges that failed and are tried again.";
     wal_bytes: gauge = "weir_wal_bytes", "Bytes of WAL files on disk.";
     tail_bytes: gauge = "weir_tail_bytes", "Bytes of rows that are durable and not sealed, over all partitions.";
     topics: gauge = "weir_topics", "Topics.";
@@ -134,6 +137,9 @@ impl Metrics {
             (&self.sealed_raw_rows, &counters.sealed_raw_rows),
             (&self.sealed_bytes, &counters.sealed_bytes),
             (&self.seal_failures, &counters.seal_failures),
+            (&self.merged_segments, &counters.merged_segments),
+            (&self.merged_bytes, &counters.merged_bytes),
+            (&self.merge_failures, &counters.merge_failures),
         ];
         for (metric, counter) in counted {
             metric.inc_by(counter.load(Relaxed).saturating_sub(metric.get()));

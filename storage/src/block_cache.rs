@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use weir_model::{Offset, PartitionId};
+use weir_model::PartitionId;
 
-/// Which block: partition, base offset of the segment, number of the block.
-pub(crate) type BlockKey = (PartitionId, Offset, usize);
+use crate::segment::SegmentName;
+
+/// Which block: partition, name of the segment, number of the block. The generation is part of it, because a merged segment
+/// begins at the offset of its first input.
+pub(crate) type BlockKey = (PartitionId, SegmentName, usize);
 
 #[derive(Debug)]
 pub(crate) struct BlockCache {
@@ -59,7 +62,7 @@ impl BlockCache {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, RecordBatch};
-    use weir_model::TopicId;
+    use weir_model::{Offset, TopicId};
 
     use super::*;
 
@@ -72,12 +75,14 @@ mod tests {
         let size = block(0).get_array_memory_size();
         let cache = BlockCache::new(size * 2);
         let partition = PartitionId { topic: TopicId::random(), index: 0 };
-        let key = |number| (partition, Offset::ZERO, number);
+        let key = |number| (partition, SegmentName::from(Offset::ZERO), number);
         cache.put(key(0), block(0));
         cache.put(key(1), block(1));
         assert!(cache.get(&key(0)).is_some());
         cache.put(key(2), block(2));
         assert!(cache.get(&key(1)).is_none());
+        let merged = SegmentName { generation: 1, ..Offset::ZERO.into() };
+        assert!(cache.get(&(partition, merged, 0)).is_none(), "a merged segment has blocks of its own");
         assert!(cache.get(&key(0)).is_some() && cache.get(&key(2)).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! What all partitions of a broker share: the WAL, the metadata store, the tail's budget, the sealer's queue.
+//! What all partitions of a broker share: the WAL, the metadata store, the tail's budget, the queues of sealer and merger.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,10 @@ pub(crate) struct Shared {
     pub(crate) tail_bytes: TailBudget,
     pub(crate) blocks: BlockCache,
     pub(crate) counters: Counters,
-    pub(crate) sealer: SealQueue,
+    pub(crate) sealer: WorkQueue,
+    /// Set while sealing fails for lack of space: writers are then refused rather than left to wait.
+    pub(crate) sealing_stuck: AtomicBool,
+    pub(crate) merger: WorkQueue,
     cold: Mutex<Option<Arc<dyn ColdTier>>>,
 }
 
@@ -45,7 +48,9 @@ impl Shared {
             tail_bytes: TailBudget::new(tail_budget),
             blocks: BlockCache::new(BLOCK_CACHE_BYTES),
             counters: Counters::default(),
-            sealer: SealQueue::default(),
+            sealer: WorkQueue::default(),
+            sealing_stuck: AtomicBool::new(false),
+            merger: WorkQueue::default(),
             cold: Mutex::new(None),
         }
     }
@@ -85,6 +90,9 @@ pub struct Counters {
     pub sealed_raw_rows: AtomicU64,
     pub sealed_bytes: AtomicU64,
     pub seal_failures: AtomicU64,
+    pub merged_segments: AtomicU64,
+    pub merged_bytes: AtomicU64,
+    pub merge_failures: AtomicU64,
 }
 
 impl Counters {
@@ -157,13 +165,11 @@ impl TailBudget {
     }
 }
 
-/// What the sealer has been asked to do. A set of partitions, so it never holds more than there are.
+/// What a background thread, the sealer or the merger, has been asked to do. A set of partitions, so it never holds more than there are.
 #[derive(Debug, Default)]
-pub(crate) struct SealQueue {
+pub(crate) struct WorkQueue {
     asked: Mutex<Asked>,
     wake: Condvar,
-    /// Set while sealing fails for lack of space: writers are then refused rather than left to wait.
-    pub(crate) stuck: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -173,18 +179,18 @@ struct Asked {
     stop: bool,
 }
 
-/// One thing for the sealer to do.
+/// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SealWork {
-    /// Seal this partition.
+pub(crate) enum Work {
+    /// Seal this partition, or merge its segments.
     Partition(PartitionId),
-    /// Bring memory or the WAL back under its limit.
+    /// Bring memory or the WAL back under its limit; for the sealer.
     Relieve,
     /// End.
     Stop,
 }
 
-impl SealQueue {
+impl WorkQueue {
     pub(crate) fn ask(&self, partition: PartitionId) {
         let mut asked = self.asked.lock();
         if asked.partitions.insert(partition) {
@@ -205,18 +211,22 @@ impl SealQueue {
         self.wake.notify_all();
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.asked.lock().stop
+    }
+
     /// Waits for work.
-    pub(crate) fn next(&self) -> SealWork {
+    pub(crate) fn next(&self) -> Work {
         let mut asked = self.asked.lock();
         loop {
             if asked.stop {
-                return SealWork::Stop;
+                return Work::Stop;
             }
             if let Some(partition) = asked.partitions.pop_first() {
-                return SealWork::Partition(partition);
+                return Work::Partition(partition);
             }
             if std::mem::take(&mut asked.relieve) {
-                return SealWork::Relieve;
+                return Work::Relieve;
             }
             self.wake.wait(&mut asked);
         }

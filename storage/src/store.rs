@@ -1,7 +1,7 @@
-//! The storage of one broker: opens what is there, hands out partitions, makes and removes topics, and runs the sealer and
-//! retention in the background.
+//! The storage of one broker: opens what is there, hands out partitions, makes and removes topics, and runs the sealer,
+//! the merger and retention in the background.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ use crate::cold::ColdTier;
 use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, DecodeError, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError, MetaStore, RocksMetaStore};
-use crate::partition::{Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory};
-use crate::shared::{Counters, SealWork, Shared};
+use crate::partition::{Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory};
+use crate::shared::{Counters, Work, Shared};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
 use crate::wal::{Admission, OnFatal, SyncPolicy, Wal, WalConfig, WalError, WalSeq, WalStats};
 
@@ -33,6 +33,8 @@ const WAL_TAIL_RATIO: u64 = 2;
 const SEAL_TOGETHER: usize = 128;
 /// Pause after a seal that failed.
 const SEAL_RETRY: Duration = Duration::from_secs(1);
+/// Pause after a merge that failed. What fails is most likely a full disk, and that is not mended in a second.
+const MERGE_RETRY: Duration = Duration::from_secs(30);
 /// Most partitions of one topic, so that a slip of the finger does not fill the metadata store.
 const MAX_PARTITIONS: i32 = 100_000;
 
@@ -129,6 +131,7 @@ struct Inner {
     change: Mutex<ProducerIds>,
     cluster_id: String,
     sealer: Mutex<Option<JoinHandle<()>>>,
+    merger: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -178,6 +181,9 @@ impl Storage {
                 let recovered = manifests.remove(&id).unwrap_or_else(Recovered::new_partition);
                 let batches = replayed.remove(&id).unwrap_or_default();
                 let partition = Partition::recover(Arc::clone(&shared), Arc::clone(topic), id, recovered, batches)?;
+                if let Err(error) = partition.remove_leftovers() {
+                    tracing::warn!(partition = %id, %error, "what was left over stays until the next start");
+                }
                 partitions.insert(id, partition);
             }
         }
@@ -190,9 +196,11 @@ impl Storage {
                 change: Mutex::default(),
                 cluster_id,
                 sealer: Mutex::new(None),
+                merger: Mutex::new(None),
             }),
         };
         storage.start_sealer()?;
+        storage.start_merger()?;
         Ok(storage)
     }
 
@@ -207,9 +215,9 @@ impl Storage {
                     let work = shared.sealer.next();
                     let Some(inner) = inner.upgrade() else { return };
                     let sealed = match work {
-                        SealWork::Stop => return,
-                        SealWork::Partition(id) => inner.seal(&[id]),
-                        SealWork::Relieve => inner.relieve(),
+                        Work::Stop => return,
+                        Work::Partition(id) => inner.seal(&[id]),
+                        Work::Relieve => inner.relieve(),
                     };
                     drop(inner);
                     if !sealed {
@@ -220,6 +228,51 @@ impl Storage {
             .map_err(OpenError::Thread)?;
         *self.inner.sealer.lock() = Some(handle);
         self.inner.shared.sealer.relieve();
+        Ok(())
+    }
+
+    /// The merger is a thread of its own, because a merge takes seconds and sealing must not wait for it.
+    fn start_merger(&self) -> Result<(), OpenError> {
+        let inner = Arc::downgrade(&self.inner);
+        let shared = Arc::clone(&self.inner.shared);
+        let handle = std::thread::Builder::new()
+            .name("weir-merge".to_owned())
+            .spawn(move || {
+                // Partitions with a damaged segment: every try would read up to it again.
+                let mut damaged = BTreeSet::new();
+                loop {
+                    let Work::Partition(id) = shared.merger.next() else { return };
+                    if damaged.contains(&id) {
+                        continue;
+                    }
+                    let Some(inner) = inner.upgrade() else { return };
+                    let merged = inner.merge(id);
+                    drop(inner);
+                    match merged {
+                        Ok(()) => {}
+                        Err(error @ MergeError::Store { .. }) => {
+                            // The next start finds out which of the two manifests holds; until then no second try.
+                            tracing::error!(%error, "merging ends until the broker is restarted");
+                            return;
+                        }
+                        Err(MergeError::Segment(error)) if error.is_corrupt() => {
+                            Counters::add(&shared.counters.merge_failures, 1);
+                            damaged.insert(id);
+                            tracing::error!(partition = %id, %error, "the partition is not merged until the broker is restarted");
+                        }
+                        Err(error) => {
+                            Counters::add(&shared.counters.merge_failures, 1);
+                            tracing::warn!(%error, "small segments were not merged; the next seal of the partition tries again");
+                            shared.merger.pause(MERGE_RETRY);
+                        }
+                    }
+                }
+            })
+            .map_err(OpenError::Thread)?;
+        *self.inner.merger.lock() = Some(handle);
+        for entry in &self.inner.partitions {
+            self.inner.ask_for_merge(entry.value());
+        }
         Ok(())
     }
 
@@ -276,13 +329,13 @@ impl Storage {
     pub async fn admit(&self, body_sizes: impl IntoIterator<Item = usize>) -> Result<Admission, AdmitError> {
         let shared = &self.inner.shared;
         if shared.tail_bytes.is_full() {
-            if shared.sealer.stuck.load(Ordering::Acquire) {
+            if shared.sealing_stuck.load(Ordering::Acquire) {
                 return Err(AdmitError::SealingStuck);
             }
             shared.sealer.relieve();
             // Sealing that gets stuck while we wait must not leave the writer waiting for ever.
             while tokio::time::timeout(SEAL_RETRY, shared.tail_bytes.wait_for_room()).await.is_err() {
-                if shared.sealer.stuck.load(Ordering::Acquire) {
+                if shared.sealing_stuck.load(Ordering::Acquire) {
                     return Err(AdmitError::SealingStuck);
                 }
                 shared.sealer.relieve();
@@ -434,6 +487,7 @@ impl Storage {
         let mut sealed = 0;
         for partition in self.partitions(topic) {
             sealed += usize::from(partition.seal()?.is_some());
+            self.inner.ask_for_merge(&partition);
         }
         self.inner.trim_wal();
         Ok(sealed)
@@ -469,16 +523,19 @@ impl Storage {
         self.inner.trim_wal();
     }
 
-    /// Stops the sealer and syncs the WAL. Seals nothing. Blocks.
+    /// Stops the merger, which drops what it is at, and the sealer, and syncs the WAL. Seals nothing. Blocks.
     ///
     /// # Errors
     /// When the WAL failed.
     pub fn close(&self) -> Result<(), WalError> {
+        self.inner.shared.merger.stop();
         self.inner.shared.sealer.stop();
-        if let Some(handle) = self.inner.sealer.lock().take()
-            && handle.join().is_err()
-        {
-            tracing::error!("the sealer had panicked");
+        for (name, thread) in [("merger", &self.inner.merger), ("sealer", &self.inner.sealer)] {
+            if let Some(handle) = thread.lock().take()
+                && handle.join().is_err()
+            {
+                tracing::error!("the {name} had panicked");
+            }
         }
         self.inner.shared.wal.close()
     }
@@ -491,15 +548,32 @@ impl Inner {
         let partitions: Vec<Partition> = known.collect();
         let sealed = seal_together(&self.shared, &partitions);
         self.trim_wal();
+        partitions.iter().for_each(|partition| self.ask_for_merge(partition));
         let Err(error) = sealed else {
-            self.shared.sealer.stuck.store(false, Ordering::Release);
+            self.shared.sealing_stuck.store(false, Ordering::Release);
             return true;
         };
         Counters::add(&self.shared.counters.seal_failures, 1);
-        self.shared.sealer.stuck.store(true, Ordering::Release);
+        self.shared.sealing_stuck.store(true, Ordering::Release);
         tracing::warn!(%error, "sealing failed and will be tried again; the rows stay in the WAL");
         ids.iter().for_each(|id| self.shared.sealer.ask(*id));
         false
+    }
+
+    fn ask_for_merge(&self, partition: &Partition) {
+        if partition.merge_is_due() {
+            self.shared.merger.ask(partition.id());
+        }
+    }
+
+    /// Merges one run of a partition's segments, and asks for the next.
+    fn merge(&self, id: PartitionId) -> Result<(), MergeError> {
+        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return Ok(()) };
+        match partition.merge()? {
+            Merge::Done(_) | Merge::Overtaken => self.ask_for_merge(&partition),
+            Merge::NotDue => {}
+        }
+        Ok(())
     }
 
     /// Brings the tail back under its budget, the largest partitions first, and the WAL under its limit, the partitions that

@@ -5,6 +5,8 @@
 
 mod append;
 mod columns;
+mod leftovers;
+mod merge;
 mod read;
 mod recover;
 mod retain;
@@ -15,7 +17,7 @@ mod timestamps;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -24,7 +26,7 @@ use weir_model::{LogOffsets, Offset, PartitionId};
 
 use crate::manifest::PartitionRecord;
 use crate::producers::ProducerTable;
-use crate::segment::{ArrowSegment, LogSegment, SegmentMeta};
+use crate::segment::{ArrowSegment, LogSegment, SegmentError, SegmentKind, SegmentMeta};
 use crate::shared::Shared;
 use crate::signal::{ReadSignal, Waiters};
 use crate::tail::Tail;
@@ -32,6 +34,8 @@ use crate::topics::TopicInfo;
 use crate::wal::{DurableSink, WalSeq};
 
 pub use append::{AppendError, Appended};
+pub use merge::MergeError;
+pub(crate) use merge::Merge;
 pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
 pub(crate) use recover::{Recovered, topic_directory};
 pub use recover::RecoverError;
@@ -55,7 +59,9 @@ struct Inner {
     directory: PathBuf,
     topic: RwLock<Arc<TopicInfo>>,
     state: Mutex<State>,
-    /// Serialises durable changes of the manifest. Lock order: manifest, then state.
+    /// Held while a merge works, from its choice of inputs to the removal of their files. Lock order: merging, manifest, state.
+    merging: Mutex<()>,
+    /// Serialises durable changes of the manifest.
     manifest: Mutex<()>,
     /// First offset that is not durable. Moved by the WAL's writer, in order (LOG-2).
     high_watermark: AtomicI64,
@@ -91,6 +97,23 @@ enum Segment {
 }
 
 impl Segment {
+    /// Opens a local segment.
+    fn open(directory: &Path, meta: &SegmentMeta) -> Result<Self, SegmentError> {
+        Ok(match meta.kind {
+            SegmentKind::Log => Self::Log(Arc::new(LogSegment::open(directory, meta)?)),
+            SegmentKind::Arrow => Self::Arrow(Arc::new(ArrowSegment::open(directory, meta)?)),
+        })
+    }
+
+    /// Reads all of a local file and compares every checksum.
+    fn verify(&self) -> Result<(), SegmentError> {
+        match self {
+            Self::Log(segment) => segment.verify(),
+            Self::Arrow(segment) => segment.verify(),
+            Self::Tiered(_) => Ok(()),
+        }
+    }
+
     fn meta(&self) -> &SegmentMeta {
         match self {
             Self::Log(segment) => segment.meta(),
@@ -149,7 +172,8 @@ impl Partition {
         *self.inner.topic.write() = topic;
     }
 
-    /// Ends the partition's life: appends are refused from now on, parked readers are woken.
+    /// Ends the partition's life: appends are refused from now on, parked readers are woken. Waits for a merge to notice, so
+    /// that nothing is written to the directory any more. Blocks.
     pub(crate) fn close(&self) {
         let mut state = self.inner.state.lock();
         self.inner.closed.store(true, Ordering::SeqCst);
@@ -157,6 +181,7 @@ impl Partition {
         drop(state);
         self.inner.shared.tail_bytes.sub(tail.size());
         self.inner.waiters.wake();
+        drop(self.inner.merging.lock());
     }
 
     /// Whether the topic was deleted.

@@ -372,7 +372,7 @@ impl Partition {
     /// block whose rows all kept their bytes, `raw`, only the columns that rows need.
     fn block(&self, segment: &ArrowSegment, block: usize, form: &RowForm, raw: bool) -> Result<Arc<RecordBatch>, ReadError> {
         let shared = &self.inner.shared;
-        let key = (self.inner.id, segment.meta().range.start, block);
+        let key = (self.inner.id, segment.meta().name(), block);
         let projection = form.columns.as_deref().map(row_projection);
         if projection.is_none()
             && let Some(known) = shared.blocks.get(&key)

@@ -12,7 +12,7 @@ use weir_model::{Offset, PartitionId};
 use super::{Inner, Partition, Segment, State};
 use crate::manifest::{PartitionRecord, SegmentRecord};
 use crate::producers::ProducerTable;
-use crate::segment::{ArrowSegment, LogSegment, SegmentError, SegmentKind};
+use crate::segment::SegmentError;
 use crate::shared::Shared;
 use crate::signal::Waiters;
 use crate::tail::{Tail, TailEntry};
@@ -80,11 +80,7 @@ impl Partition {
                 return Err(RecoverError::Hole { partition: id, at: next.unwrap_or(Offset::ZERO) });
             }
             next = Some(meta.range.end);
-            let segment = match (local, meta.kind) {
-                (false, _) => Segment::Tiered(Arc::new(meta.clone())),
-                (true, SegmentKind::Log) => Segment::Log(Arc::new(LogSegment::open(&directory, &meta)?)),
-                (true, SegmentKind::Arrow) => Segment::Arrow(Arc::new(ArrowSegment::open(&directory, &meta)?)),
-            };
+            let segment = if local { Segment::open(&directory, &meta)? } else { Segment::Tiered(Arc::new(meta.clone())) };
             if local {
                 local_bytes += meta.size_bytes;
             }
@@ -123,6 +119,7 @@ impl Partition {
             directory,
             topic: RwLock::new(topic),
             state: Mutex::new(state),
+            merging: Mutex::new(()),
             manifest: Mutex::new(()),
             high_watermark,
             closed: AtomicBool::new(false),

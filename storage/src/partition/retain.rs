@@ -180,8 +180,12 @@ fn or_total(local: i64, total: i64) -> i64 {
 
 /// Whether a segment of this max timestamp has passed `retention_ms`; one without timestamps goes by its age.
 fn has_expired(meta: &SegmentMeta, retention_ms: i64, now_ms: i64) -> bool {
-    let newest = if meta.max_timestamp >= 0 { meta.max_timestamp } else { meta.created_ms };
-    retention_ms >= 0 && newest < now_ms.saturating_sub(retention_ms)
+    retention_ms >= 0 && age_of(meta) < now_ms.saturating_sub(retention_ms)
+}
+
+/// The time from which retention counts.
+pub(super) fn age_of(meta: &SegmentMeta) -> i64 {
+    if meta.max_timestamp >= 0 { meta.max_timestamp } else { meta.created_ms }
 }
 
 /// Where the log starts once expired segments are gone, oldest first, the first that stays ends the walk (Kafka's

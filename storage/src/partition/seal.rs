@@ -31,7 +31,7 @@ use crate::topics::TopicInfo;
 const RUN_ROWS: usize = 16_384;
 
 /// Space left alone for the metadata store's own log and compactions.
-const META_RESERVE_BYTES: u64 = 16 << 20;
+pub(super) const META_RESERVE_BYTES: u64 = 16 << 20;
 
 /// Why a stretch was not sealed. The tail still has it.
 #[derive(Debug, thiserror::Error)]
@@ -261,9 +261,7 @@ impl Partition {
         let rows_error = |source| SealError::Rows { partition: id, source };
         let info = ArrowSegmentInfo { topic_id: id.topic, partition: id.index, schema_id: 0 };
         let keep_raw = topic.config.weir_value_keep_raw == KeepRaw::Always;
-        // Who keeps every row's bytes trades disk for the speed of reading them back: lz4 reads at twice zstd's speed.
-        let compression = if keep_raw { ArrowCompression::Lz4 } else { ArrowCompression::Zstd };
-        let mut writer = ArrowSegmentWriter::create(&self.inner.directory, start, info, schema, compression)?;
+        let mut writer = ArrowSegmentWriter::create(&self.inner.directory, start, info, schema, compression(topic))?;
         writer.cover_to(end);
         let mut raw_rows = 0;
         let mut run = Vec::new();
@@ -280,6 +278,15 @@ impl Partition {
             }
         }
         Ok((writer.finish(now_ms)?, raw_rows))
+    }
+}
+
+/// How a topic's `.arrow` segments are compressed.
+pub(super) fn compression(topic: &TopicInfo) -> ArrowCompression {
+    // Who keeps every row's bytes trades disk for the speed of reading them back: lz4 reads at twice zstd's speed.
+    match topic.config.weir_value_keep_raw {
+        KeepRaw::Always => ArrowCompression::Lz4,
+        KeepRaw::WhenNeeded => ArrowCompression::Zstd,
     }
 }
 

@@ -1,3 +1,5 @@
+mod merging;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

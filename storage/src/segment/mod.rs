@@ -15,9 +15,11 @@ mod checksum;
 mod error;
 mod file;
 pub mod log;
+mod name;
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_model::{LeaderEpoch, Offset, OffsetRange};
@@ -29,6 +31,7 @@ pub use self::arrow::{
 pub use self::error::SegmentError;
 pub use self::file::SegmentFileWriter;
 pub use self::log::{LogBatches, LogRead, LogSegment, LogSegmentWriter};
+pub use self::name::SegmentName;
 
 /// How the records of a segment are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +50,9 @@ pub struct SegmentMeta {
     pub kind: SegmentKind,
     /// File name inside the partition's directory.
     pub file: String,
+    /// How often its rows were merged ([`SegmentName`]). Manifests from before there was merging do not have it.
+    #[serde(default)]
+    pub generation: u32,
     /// The stretch of the log this segment stands for. Wider than its records where offsets have gaps.
     pub range: OffsetRange,
     /// Size of the file, sidecars not counted.
@@ -65,6 +71,13 @@ pub struct SegmentMeta {
     pub digest: u32,
     /// `.log`: CRC-32C of `.index` followed by `.timeindex`. `.arrow`: 0.
     pub index_digest: u32,
+}
+
+impl SegmentMeta {
+    /// What its file is named after.
+    pub fn name(&self) -> SegmentName {
+        SegmentName { base_offset: self.range.start, generation: self.generation }
+    }
 }
 
 /// The first record at or after a timestamp (S-60).
@@ -99,12 +112,16 @@ pub fn remove_temporary_files(dir: &Path) -> Result<usize, SegmentError> {
 /// # Errors
 /// [`SegmentError::Io`] when a file cannot be removed.
 pub fn remove_segment(dir: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
-    let path = dir.join(&meta.file);
-    let sidecars: &[&str] = match meta.kind {
+    remove_files(&dir.join(&meta.file), meta.kind)
+}
+
+/// Deletes a segment's file and its sidecars.
+fn remove_files(path: &Path, kind: SegmentKind) -> Result<(), SegmentError> {
+    let sidecars: &[&str] = match kind {
         SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
         SegmentKind::Arrow => &[],
     };
-    for path in sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.clone()]) {
+    for path in sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.to_owned()]) {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(SegmentError::io("remove", &path)(error));
@@ -115,9 +132,55 @@ pub fn remove_segment(dir: &Path, meta: &SegmentMeta) -> Result<(), SegmentError
     Ok(())
 }
 
-/// Kafka's way to name files: the base offset in twenty digits.
-fn file_name(base_offset: Offset, extension: &str) -> String {
-    format!("{base_offset:020}.{extension}")
+/// A segment file that no manifest names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnnamedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) name: SegmentName,
+    pub(crate) kind: SegmentKind,
+}
+
+impl UnnamedFile {
+    /// The stretch of the log it has, by what the file itself says: of a `.log` from its name to its last batch.
+    ///
+    /// # Errors
+    /// [`SegmentError::Corrupt`] when it is not a whole segment, [`SegmentError::Io`].
+    pub(crate) fn range(&self) -> Result<OffsetRange, SegmentError> {
+        match self.kind {
+            SegmentKind::Log => log::range_of_file(&self.path, self.name.base_offset),
+            SegmentKind::Arrow => arrow::range_of_file(&self.path),
+        }
+    }
+
+    /// Deletes it and its sidecars.
+    ///
+    /// # Errors
+    /// [`SegmentError::Io`] when a file cannot be removed.
+    pub(crate) fn remove(&self) -> Result<(), SegmentError> {
+        remove_files(&self.path, self.kind)
+    }
+}
+
+/// The segment files in `dir` that are not among `named`, by name. Sidecars go with their segment and are left out.
+///
+/// # Errors
+/// [`SegmentError::Io`] when the directory cannot be read.
+pub(crate) fn unnamed_files(dir: &Path, named: &BTreeSet<&str>) -> Result<Vec<UnnamedFile>, SegmentError> {
+    let mut unnamed = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(SegmentError::io("list", dir))? {
+        let path = entry.map_err(SegmentError::io("list", dir))?.path();
+        let Some(file) = path.file_name().and_then(|file| file.to_str()).filter(|file| !named.contains(file)) else {
+            continue;
+        };
+        let (name, kind) = match SegmentName::parse(file) {
+            Some((name, log::LOG)) => (name, SegmentKind::Log),
+            Some((name, arrow::ARROW)) => (name, SegmentKind::Arrow),
+            Some(_) | None => continue,
+        };
+        unnamed.push(UnnamedFile { path, name, kind });
+    }
+    unnamed.sort_by_key(|file| file.name);
+    Ok(unnamed)
 }
 
 /// Makes renames in `dir` durable.

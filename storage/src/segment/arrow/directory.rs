@@ -1,6 +1,7 @@
 //! The directory of an open segment: its footer, checked and in memory.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
@@ -213,27 +214,7 @@ fn trailer_of(file: &SealedFile, tail: &[u8]) -> Result<u64, SegmentError> {
 }
 
 fn read_footer(file: &SealedFile, meta: &SegmentMeta) -> Result<Footer, SegmentError> {
-    let tail_bytes = TAIL_BYTES.min(file.size_bytes);
-    let mut tail = file.read(file.size_bytes - tail_bytes, tail_bytes)?;
-    let footer_bytes = trailer_of(file, &tail)?;
-    let end_bytes = footer_bytes + TRAILER_BYTES;
-    if end_bytes + MAGIC.len() as u64 > file.size_bytes {
-        return Err(SegmentError::corrupt(
-            &file.path,
-            format!("a footer of {footer_bytes} bytes does not fit into the file"),
-        ));
-    }
-    if end_bytes > tail_bytes {
-        tail = file.read(file.size_bytes - end_bytes, end_bytes)?;
-    }
-    let in_tail = |bytes: u64| tail.len() - usize::try_from(bytes).expect("the tail is in memory");
-    let footer = &tail[in_tail(end_bytes)..in_tail(TRAILER_BYTES)];
-    let (footer, digest) = Footer::decode(footer, file.size_bytes).map_err(|error| match error {
-        FooterError::Damaged(what) => SegmentError::corrupt(&file.path, what),
-        FooterError::Version(found) => {
-            SegmentError::UnsupportedVersion { file: file.path.to_path_buf(), found, supported: FORMAT_VERSION }
-        }
-    })?;
+    let (footer, digest) = footer_of(file)?;
     if digest != meta.digest || footer.range != meta.range || footer.rows != meta.rows {
         return Err(SegmentError::corrupt(
             &file.path,
@@ -250,4 +231,35 @@ fn read_footer(file: &SealedFile, meta: &SegmentMeta) -> Result<Footer, SegmentE
         ));
     }
     Ok(footer)
+}
+
+/// The stretch that the footer of a file names which no manifest describes.
+pub(in super::super) fn range_of_file(path: &Path) -> Result<OffsetRange, SegmentError> {
+    let size_bytes = std::fs::metadata(path).map_err(SegmentError::io("look at", path))?.len();
+    Ok(footer_of(&SealedFile::open(path, size_bytes)?)?.0.range)
+}
+
+/// The footer and its CRC-32C, checked against itself.
+fn footer_of(file: &SealedFile) -> Result<(Footer, u32), SegmentError> {
+    let tail_bytes = TAIL_BYTES.min(file.size_bytes);
+    let mut tail = file.read(file.size_bytes - tail_bytes, tail_bytes)?;
+    let footer_bytes = trailer_of(file, &tail)?;
+    let end_bytes = footer_bytes + TRAILER_BYTES;
+    if end_bytes + MAGIC.len() as u64 > file.size_bytes {
+        return Err(SegmentError::corrupt(
+            &file.path,
+            format!("a footer of {footer_bytes} bytes does not fit into the file"),
+        ));
+    }
+    if end_bytes > tail_bytes {
+        tail = file.read(file.size_bytes - end_bytes, end_bytes)?;
+    }
+    let in_tail = |bytes: u64| tail.len() - usize::try_from(bytes).expect("the tail is in memory");
+    let footer = &tail[in_tail(end_bytes)..in_tail(TRAILER_BYTES)];
+    Footer::decode(footer, file.size_bytes).map_err(|error| match error {
+        FooterError::Damaged(what) => SegmentError::corrupt(&file.path, what),
+        FooterError::Version(found) => {
+            SegmentError::UnsupportedVersion { file: file.path.to_path_buf(), found, supported: FORMAT_VERSION }
+        }
+    })
 }

@@ -24,6 +24,7 @@ use arrow_ipc::{CompressionType, MetadataVersion};
 use std::sync::Arc;
 use weir_model::TopicId;
 
+pub(super) use directory::range_of_file;
 pub use reader::{ArrowSegment, BlockInfo, BlockRead};
 pub use stats::{ColumnStats, StatValue};
 pub use stream::{IpcStreamBytes, ipc_stream, ipc_stream_with};
@@ -42,7 +43,7 @@ pub const BLOCK_BYTES: usize = 2 << 20;
 /// Every message and buffer begins at a multiple of this, as Arrow recommends, so that readers may map the file.
 const ALIGNMENT: u8 = 64;
 /// Extension of the file.
-const ARROW: &str = "arrow";
+pub(super) const ARROW: &str = "arrow";
 /// First and last bytes of an Arrow IPC file.
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// Continuation marker and length zero: the end of a stream of messages.

@@ -12,7 +12,7 @@ use weir_table::TableSchema;
 
 use super::super::checksum::{Crc32c, crc32c};
 use super::super::file::SegmentFileWriter;
-use super::super::{SegmentError, SegmentKind, SegmentMeta, file_name, sync_dir};
+use super::super::{SegmentError, SegmentKind, SegmentMeta, SegmentName, sync_dir};
 use super::columns::column_spans;
 use super::footer::{BlockEntry, Footer, Place};
 use super::message::{BUFFER_CHECKSUMS, BatchLayout, encapsulate, encode_checksums, schema_message};
@@ -31,6 +31,7 @@ const MAX_LOOSE: usize = 256;
 /// [`BLOCK_BYTES`] go out. Nothing is visible under the final name before [`Self::finish`].
 pub struct ArrowSegmentWriter {
     dir: PathBuf,
+    name: SegmentName,
     file: SegmentFileWriter,
     encoder: BlockEncoder,
     footer: Footer,
@@ -58,36 +59,37 @@ struct BlockEncoder {
 }
 
 impl ArrowSegmentWriter {
-    /// Starts the segment that begins at `base_offset`, at or before its first row. `dir` exists and belongs to the
-    /// partition.
+    /// Starts the segment of this name, whose base offset is at or before its first row; an offset alone names one of
+    /// generation 0. `dir` exists and belongs to the partition.
     ///
     /// # Errors
     /// [`SegmentError::UnsupportedType`] for a column type that segments do not store, [`SegmentError::Io`].
     pub fn create(
         dir: &Path,
-        base_offset: Offset,
+        name: impl Into<SegmentName>,
         info: ArrowSegmentInfo,
         schema: &TableSchema,
         compression: ArrowCompression,
     ) -> Result<Self, SegmentError> {
-        Self::with_log_schema(dir, base_offset, info, &schema.log_schema(), schema.to_sql(), compression)
+        Self::with_log_schema(dir, name, info, &schema.log_schema(), schema.to_sql(), compression)
     }
 
     /// As [`Self::create`], for rows of `log_schema`.
     pub(super) fn with_log_schema(
         dir: &Path,
-        base_offset: Offset,
+        name: impl Into<SegmentName>,
         info: ArrowSegmentInfo,
         log_schema: &Schema,
         schema_sql: String,
         compression: ArrowCompression,
     ) -> Result<Self, SegmentError> {
+        let name = name.into();
         let numbered = with_style_type(log_schema, &DataType::Int32);
         column_spans(&numbered)?;
         let schema = with_style_type(log_schema, &style_in_file());
         let options = IpcWriteOptions::try_new(usize::from(ALIGNMENT), false, METADATA_VERSION)?
             .try_with_compression(compression.codec())?;
-        let mut file = SegmentFileWriter::create(dir, &file_name(base_offset, ARROW))?;
+        let mut file = SegmentFileWriter::create(dir, &name.file(ARROW))?;
         let mut head = MAGIC.to_vec();
         head.resize(usize::from(ALIGNMENT), 0);
         head.extend(encapsulate(&schema_message(&schema, &options)));
@@ -96,7 +98,7 @@ impl ArrowSegmentWriter {
             info,
             schema_sql,
             schema,
-            range: OffsetRange::new(base_offset, base_offset),
+            range: OffsetRange::new(name.base_offset, name.base_offset),
             rows: 0,
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
@@ -106,6 +108,7 @@ impl ArrowSegmentWriter {
         };
         Ok(Self {
             dir: dir.to_owned(),
+            name,
             file,
             encoder: BlockEncoder { options, context: CompressionContext::default() },
             footer,
@@ -291,12 +294,13 @@ impl ArrowSegmentWriter {
         self.file.write_all(&footer)?;
         self.file.write_all(&i32::try_from(footer.len()).expect("a footer is under 2 GiB").to_le_bytes())?;
         self.file.write_all(MAGIC)?;
-        let name = file_name(self.footer.range.start, ARROW);
+        let name = self.name.file(ARROW);
         let finished = self.file.finish(&self.dir.join(&name))?;
         sync_dir(&self.dir)?;
         Ok(SegmentMeta {
             kind: SegmentKind::Arrow,
             file: name,
+            generation: self.name.generation,
             range: self.footer.range,
             size_bytes: finished.size_bytes,
             min_timestamp: self.footer.min_timestamp,

@@ -8,6 +8,7 @@ mod tests;
 mod walk;
 mod writer;
 
+pub(super) use reader::range_of_file;
 pub use reader::{LogBatches, LogRead, LogSegment};
 pub use writer::LogSegmentWriter;
 

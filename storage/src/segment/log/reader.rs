@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_model::record_batch::{AssignedBatch, BatchHeader, HEADER_SIZE, RecordIter};
-use weir_model::{LeaderEpoch, Offset, TimestampType};
+use weir_model::{LeaderEpoch, Offset, OffsetRange, TimestampType};
 
 use super::super::checksum::Crc32c;
 use super::super::file::SealedFile;
@@ -261,6 +261,18 @@ impl LogSegment {
 
 fn at_offset(offset: i64) -> Offset {
     Offset::new(offset).expect("the walk checked that offsets lie in the segment's range")
+}
+
+/// From `base_offset` to the last batch of a file that no manifest describes. Reads the headers.
+pub(in super::super) fn range_of_file(path: &Path, base_offset: Offset) -> Result<OffsetRange, SegmentError> {
+    let size_bytes = std::fs::metadata(path).map_err(SegmentError::io("look at", path))?.len();
+    let file = SealedFile::open(path, size_bytes)?;
+    let mut walk = HeaderWalk::new(&file, OffsetRange::new(base_offset, Offset::MAX), 0);
+    let mut end = base_offset;
+    while let Some(placed) = walk.next()? {
+        end = at_offset(placed.header.last_offset()).next();
+    }
+    Ok(OffsetRange::new(base_offset, end))
 }
 
 /// The batches of a segment in order, each checked.

@@ -7,7 +7,7 @@ use weir_model::{Offset, OffsetRange, TimestampType};
 
 use super::super::checksum::Crc32c;
 use super::super::file::{SegmentFileWriter, write_index_file};
-use super::super::{SegmentError, SegmentKind, SegmentMeta, file_name, sync_dir};
+use super::super::{SegmentError, SegmentKind, SegmentMeta, SegmentName, sync_dir};
 use super::index::IndexBuilder;
 use super::{INDEX, INDEXED_FROM_BYTES, LOG, TIME_INDEX};
 
@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = i32::MAX as u64;
 #[derive(Debug)]
 pub struct LogSegmentWriter {
     dir: PathBuf,
-    base_offset: Offset,
+    name: SegmentName,
     file: SegmentFileWriter,
     index: IndexBuilder,
     covered_to: Option<Offset>,
@@ -32,18 +32,19 @@ pub struct LogSegmentWriter {
 }
 
 impl LogSegmentWriter {
-    /// Starts the segment that begins at `base_offset`. `dir` exists and belongs to the partition.
+    /// Starts the segment of this name; an offset alone names one of generation 0. `dir` exists and belongs to the partition.
     ///
     /// # Errors
     /// [`SegmentError::Io`] when the file cannot be created.
-    pub fn create(dir: &Path, base_offset: Offset) -> Result<Self, SegmentError> {
+    pub fn create(dir: &Path, name: impl Into<SegmentName>) -> Result<Self, SegmentError> {
+        let name = name.into();
         Ok(Self {
             dir: dir.to_owned(),
-            base_offset,
-            file: SegmentFileWriter::create(dir, &file_name(base_offset, LOG))?,
+            name,
+            file: SegmentFileWriter::create(dir, &name.file(LOG))?,
             index: IndexBuilder::default(),
             covered_to: None,
-            next_offset: base_offset.get(),
+            next_offset: name.base_offset.get(),
             min_timestamp: None,
             max_timestamp: None,
             rows: 0,
@@ -63,7 +64,7 @@ impl LogSegmentWriter {
 
     /// Whether Kafka's index could still address the batch in this segment.
     pub fn fits(&self, batch: &AssignedBatch) -> bool {
-        let distance = batch.header().last_offset().saturating_sub(self.base_offset.get());
+        let distance = batch.header().last_offset().saturating_sub(self.name.base_offset.get());
         self.file.position() + batch.size() as u64 <= MAX_BYTES && i32::try_from(distance).is_ok()
     }
 
@@ -78,7 +79,7 @@ impl LogSegmentWriter {
             return Err(SegmentError::OffsetsNotRising { previous: self.next_offset - 1, found: header.base_offset });
         }
         if !self.fits(batch) {
-            return Err(SegmentError::Full { base_offset: self.base_offset, offset: header.base_offset });
+            return Err(SegmentError::Full { base_offset: self.name.base_offset, offset: header.base_offset });
         }
         let position = self.file.position();
         self.file.write_all(batch.prefix())?;
@@ -108,8 +109,8 @@ impl LogSegmentWriter {
     /// Writes the two index files and answers their CRC.
     fn write_indexes(&mut self, path: &Path) -> Result<u32, SegmentError> {
         let index = std::mem::take(&mut self.index).finish();
-        let positions = index.encode_positions(self.base_offset.get());
-        let times = index.encode_times(self.base_offset.get());
+        let positions = index.encode_positions(self.name.base_offset.get());
+        let times = index.encode_times(self.name.base_offset.get());
         write_index_file(&path.with_extension(INDEX), &positions)?;
         write_index_file(&path.with_extension(TIME_INDEX), &times)?;
         let mut digest = Crc32c::new();
@@ -127,14 +128,14 @@ impl LogSegmentWriter {
         let end = self.covered_to.unwrap_or(written_end);
         if end < written_end {
             return Err(SegmentError::OutsideCover {
-                covered: OffsetRange { start: self.base_offset, end },
+                covered: OffsetRange { start: self.name.base_offset, end },
                 offset: self.next_offset - 1,
             });
         }
-        if end <= self.base_offset {
+        if end <= self.name.base_offset {
             return Err(SegmentError::Empty);
         }
-        let name = file_name(self.base_offset, LOG);
+        let name = self.name.file(LOG);
         let path = self.dir.join(&name);
         let index_digest = if self.file.position() < INDEXED_FROM_BYTES { 0 } else { self.write_indexes(&path)? };
         let finished = self.file.finish(&path)?;
@@ -142,7 +143,8 @@ impl LogSegmentWriter {
         Ok(SegmentMeta {
             kind: SegmentKind::Log,
             file: name,
-            range: OffsetRange::new(self.base_offset, end),
+            generation: self.name.generation,
+            range: OffsetRange::new(self.name.base_offset, end),
             size_bytes: finished.size_bytes,
             min_timestamp: self.min_timestamp.unwrap_or(-1),
             max_timestamp: self.max_timestamp.unwrap_or(-1),
