@@ -6,6 +6,7 @@
 pub mod app;
 pub mod cli;
 pub mod coordinator;
+pub mod doctor;
 pub mod errors;
 pub mod handlers;
 pub mod http;
@@ -13,5 +14,6 @@ pub mod log_dump;
 pub mod metrics;
 pub mod partition;
 pub mod server;
+pub mod table_command;
 pub mod tables;
 pub mod topics;

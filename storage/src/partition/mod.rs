@@ -33,7 +33,7 @@ use crate::wal::{DurableSink, WalSeq};
 
 pub use append::{AppendError, Appended};
 pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
-pub(crate) use recover::{Recovered, topic_directory};
+pub(crate) use recover::{Recovered, topic_directory, topic_directory_name};
 pub use recover::RecoverError;
 pub use retain::{RetainError, Retained};
 pub use seal::SealError;

@@ -17,7 +17,7 @@ mod file;
 pub mod log;
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_model::{LeaderEpoch, Offset, OffsetRange};
@@ -99,12 +99,7 @@ pub fn remove_temporary_files(dir: &Path) -> Result<usize, SegmentError> {
 /// # Errors
 /// [`SegmentError::Io`] when a file cannot be removed.
 pub fn remove_segment(dir: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
-    let path = dir.join(&meta.file);
-    let sidecars: &[&str] = match meta.kind {
-        SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
-        SegmentKind::Arrow => &[],
-    };
-    for path in sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.clone()]) {
+    for path in segment_files(dir, meta) {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(SegmentError::io("remove", &path)(error));
@@ -113,6 +108,16 @@ pub fn remove_segment(dir: &Path, meta: &SegmentMeta) -> Result<(), SegmentError
         }
     }
     Ok(())
+}
+
+/// The files of one segment, the one with its records last.
+pub(crate) fn segment_files(dir: &Path, meta: &SegmentMeta) -> Vec<PathBuf> {
+    let path = dir.join(&meta.file);
+    let sidecars: &[&str] = match meta.kind {
+        SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
+        SegmentKind::Arrow => &[],
+    };
+    sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.clone()]).collect()
 }
 
 /// Kafka's way to name files: the base offset in twenty digits.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_model::record_batch::{AssignedBatch, BatchHeader, HEADER_SIZE, RecordIter};
-use weir_model::{LeaderEpoch, Offset, TimestampType};
+use weir_model::{LeaderEpoch, Offset, OffsetRange, TimestampType};
 
 use super::super::checksum::Crc32c;
 use super::super::file::SealedFile;
@@ -151,6 +151,33 @@ impl LogSegment {
         }
         let (_, what) = self.load_index();
         what.map_or(Ok(()), |what| Err(SegmentError::corrupt(&self.file.path.with_extension(INDEX), what)))
+    }
+
+    /// The offsets whose batches do not read; what lies between is whole. Behind a header that does not parse nothing can be found.
+    ///
+    /// # Errors
+    /// [`SegmentError::Io`].
+    pub fn unreadable(&self) -> Result<Vec<OffsetRange>, SegmentError> {
+        let mut lost = Vec::new();
+        let mut next = self.meta.range.start;
+        let mut walk = HeaderWalk::new(&self.file, self.meta.range, 0);
+        loop {
+            let placed = match walk.next() {
+                Ok(Some(placed)) => placed,
+                Ok(None) => return Ok(lost),
+                Err(error) if error.is_corrupt() => {
+                    lost.push(OffsetRange::new(next, self.meta.range.end));
+                    return Ok(lost);
+                }
+                Err(error) => return Err(error),
+            };
+            let header = &placed.header;
+            next = at_offset(header.last_offset()).next();
+            let bytes = self.file.read(placed.position, header.total_size() as u64)?;
+            if self.checked(Bytes::from(bytes), placed.position).is_err() {
+                lost.push(OffsetRange::new(at_offset(header.base_offset), next));
+            }
+        }
     }
 
     fn slice(&self, position: u64, end: u64, next: Offset) -> LogRead {
