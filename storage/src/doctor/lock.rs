@@ -20,7 +20,10 @@ pub(super) struct NoBroker {
 /// [`DoctorError::Running`], [`DoctorError::Io`].
 pub(super) fn keep_brokers_out(directory: &Path) -> Result<NoBroker, DoctorError> {
     let path = directory.join("meta").join("LOCK");
-    let failed = |action| { let path = path.clone(); move |source| DoctorError::Io { action, path, source } };
+    let failed = |action| {
+        let path = path.clone();
+        move |source| DoctorError::Io { action, path, source }
+    };
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NoBroker { _lock: None }),
@@ -31,7 +34,8 @@ pub(super) fn keep_brokers_out(directory: &Path) -> Result<NoBroker, DoctorError
         Ok(_) => Ok(NoBroker { _lock: Some(file) }),
         Err(Errno::EAGAIN | Errno::EACCES) => {
             let mut holder = wanted;
-            fcntl(&file, FcntlArg::F_GETLK(&mut holder)).map_err(|error| failed("look at the lock of")(error.into()))?;
+            fcntl(&file, FcntlArg::F_GETLK(&mut holder))
+                .map_err(|error| failed("look at the lock of")(error.into()))?;
             Err(DoctorError::Running { directory: directory.to_owned(), process: holder.l_pid })
         }
         Err(error) => Err(failed("lock")(error.into())),

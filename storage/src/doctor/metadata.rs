@@ -45,7 +45,9 @@ impl PartitionKeys {
         match &self.record {
             Stored::Good(record) => Some(record.sealed_end),
             Stored::Absent => Some(Offset::ZERO),
-            Stored::Damaged => self.segments.values().next_back().and_then(|last| last.as_ref().ok()).map(|last| last.meta.range.end),
+            Stored::Damaged => {
+                self.segments.values().next_back().and_then(|last| last.as_ref().ok()).map(|last| last.meta.range.end)
+            }
         }
     }
 }
@@ -55,7 +57,8 @@ impl Metadata {
     pub(super) fn read(examination: &mut Examination<'_>, other_keys: KeyCheck<'_>) -> Option<Self> {
         let path = examination.directory.join("meta");
         if !path.is_dir() {
-            examination.report(Finding::damage(&path, "missing: it names every topic and segment; restore it from a copy"));
+            examination
+                .report(Finding::damage(&path, "missing: it names every topic and segment; restore it from a copy"));
             return None;
         }
         let inspected = match RocksMetaStore::inspect(&path) {
@@ -66,7 +69,10 @@ impl Metadata {
             }
         };
         if let Some(error) = &inspected.log_damage {
-            let text = format!("the newest changes of the metadata do not read: {}; what follows is judged by the last state before them", reason(error));
+            let text = format!(
+                "the newest changes of the metadata do not read: {}; what follows is judged by the last state before them",
+                reason(error)
+            );
             examination.report(Finding::damage(&path, text));
         }
         let damages = examination.summary.damages;
@@ -87,7 +93,14 @@ impl Metadata {
         Some(metadata)
     }
 
-    fn take(&mut self, examination: &mut Examination<'_>, path: &std::path::Path, key: &Bytes, value: &Bytes, other_keys: KeyCheck<'_>) {
+    fn take(
+        &mut self,
+        examination: &mut Examination<'_>,
+        path: &std::path::Path,
+        key: &Bytes,
+        value: &Bytes,
+        other_keys: KeyCheck<'_>,
+    ) {
         let Ok(key) = std::str::from_utf8(key) else {
             examination.report(Finding::note(path, format!("key {key:?} is of no kind that this build knows")));
             return;
@@ -95,7 +108,9 @@ impl Metadata {
         let kind = key.split('/').next().unwrap_or_default();
         let decoded = match kind {
             manifest::CLUSTER => text(value).map(|_| ()),
-            manifest::PRODUCER_IDS => text(value).and_then(|text| text.parse::<i64>().map(|_| ()).map_err(|error| error.to_string())),
+            manifest::PRODUCER_IDS => {
+                text(value).and_then(|text| text.parse::<i64>().map(|_| ()).map_err(|error| error.to_string()))
+            }
             "topic" => self.take_topic(key, value),
             "partition" | "segment" | "producers" => match manifest::partition_of(key) {
                 Some(id) => self.take_partition(kind, id, key, value),
@@ -144,7 +159,9 @@ impl Metadata {
                 let base = base.ok_or_else(|| "the key names no offset".to_owned())?;
                 let record = decode::<SegmentRecord>(key, value).and_then(|record| match record.meta.range {
                     range if range.start != base => Err(format!("it holds the segment at offset {}", range.start)),
-                    range if range.end < range.start => Err(format!("its offsets run backwards: {}..{}", range.start, range.end)),
+                    range if range.end < range.start => {
+                        Err(format!("its offsets run backwards: {}..{}", range.start, range.end))
+                    }
                     _ => Ok(record),
                 });
                 self.partitions.entry(id).or_default().segments.insert(base, record);
@@ -167,7 +184,10 @@ impl Metadata {
         };
         let strangers: BTreeSet<PartitionId> = self.partitions.keys().filter(|id| !known(id)).copied().collect();
         for id in strangers {
-            examination.report(Finding::note(path, "its topic is gone or has fewer partitions; its keys are left over").of(&id.to_string()));
+            examination.report(
+                Finding::note(path, "its topic is gone or has fewer partitions; its keys are left over")
+                    .of(&id.to_string()),
+            );
             self.partitions.remove(&id);
         }
         examination.summary.topics = self.topics.len();

@@ -188,7 +188,11 @@ impl Examination<'_> {
 ///
 /// # Errors
 /// [`DoctorError`] when there is nothing to check. Damage is no error but a [`Finding`].
-pub fn check(directory: &Path, other_keys: KeyCheck<'_>, found: &mut dyn FnMut(Finding)) -> Result<Summary, DoctorError> {
+pub fn check(
+    directory: &Path,
+    other_keys: KeyCheck<'_>,
+    found: &mut dyn FnMut(Finding),
+) -> Result<Summary, DoctorError> {
     if !["meta", "wal", "segments"].iter().any(|part| directory.join(part).is_dir()) {
         return Err(DoctorError::NoData(directory.to_owned()));
     }

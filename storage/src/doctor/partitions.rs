@@ -25,9 +25,11 @@ pub(super) fn check(examination: &mut Examination<'_>, metadata: &Metadata, join
     let mut named = BTreeSet::new();
     for (id, keys) in &metadata.partitions {
         let directory = metadata.directory(&root, id.topic).or_else(|| on_disk.get(&id.topic).cloned());
-        let directory = directory.unwrap_or_else(|| root.join(id.topic.as_uuid().simple().to_string())).join(id.index.to_string());
+        let directory =
+            directory.unwrap_or_else(|| root.join(id.topic.as_uuid().simple().to_string())).join(id.index.to_string());
         let name = metadata.name(*id);
-        let mut partition = Checked { examination, name: &name, directory: &directory, keys, named: &mut named, local: 0, tiered: 0 };
+        let mut partition =
+            Checked { examination, name: &name, directory: &directory, keys, named: &mut named, local: 0, tiered: 0 };
         partition.check(joined.get(id));
     }
     if let Err((path, error)) = leftovers(examination, &root, &named) {
@@ -99,7 +101,9 @@ impl Checked<'_, '_> {
             let text = "segments do not join: no segment is named between two that are";
             self.damage(&directory, text, &[(OffsetRange::new(expected, found), Fate::Lost)]);
         } else {
-            let text = format!("segments do not join: one ends at offset {expected}, the next begins, or all should end, at {found}");
+            let text = format!(
+                "segments do not join: one ends at offset {expected}, the next begins, or all should end, at {found}"
+            );
             self.damage(&directory, text, &[]);
         }
     }
@@ -111,7 +115,9 @@ impl Checked<'_, '_> {
         let after = self.keys.segments.range(base.next()..).next().map(|(next, _)| *next);
         let end = after.or(self.keys.sealed_end()).unwrap_or(base).max(base);
         let meta = self.examination.directory.join("meta");
-        let text = format!("the value of the segment's key at offset {base} does not decode: {reason}; its file was not checked");
+        let text = format!(
+            "the value of the segment's key at offset {base} does not decode: {reason}; its file was not checked"
+        );
         self.damage(&meta, text, &[(OffsetRange::new(base, end), Fate::InDoubt)]);
     }
 
@@ -122,7 +128,9 @@ impl Checked<'_, '_> {
         if !segment.local {
             self.tiered += 1;
             if let Some(record) = record.filter(|_| !in_lake) {
-                let end = record.lake_end.map_or_else(|| "has nothing of the partition".to_owned(), |end| format!("ends at offset {end}"));
+                let end = record
+                    .lake_end
+                    .map_or_else(|| "has nothing of the partition".to_owned(), |end| format!("ends at offset {end}"));
                 let text = format!("the local copy was dropped (LAKE-2), but the lake {end}");
                 let covered = record.lake_end.unwrap_or(Offset::ZERO).clamp(meta.range.start, meta.range.end);
                 self.damage(&path, text, &[(OffsetRange::new(covered, meta.range.end), Fate::Lost)]);
@@ -136,7 +144,9 @@ impl Checked<'_, '_> {
         let gone = if in_lake { Fate::InLake } else { Fate::Lost };
         match verify(self.directory, meta) {
             Ok(()) => {}
-            Err(SegmentError::Io { action, source, .. }) if source.kind() == io::ErrorKind::NotFound && action == "open" => {
+            Err(SegmentError::Io { action, source, .. })
+                if source.kind() == io::ErrorKind::NotFound && action == "open" =>
+            {
                 self.damage(&path, "segment file is missing", &[(meta.range, gone)]);
             }
             // Indexes are not synced when a segment is sealed, so a crash may leave them behind.
@@ -172,7 +182,10 @@ impl Checked<'_, '_> {
         if end == Offset::ZERO {
             return;
         }
-        let text = format!("{} local segments, {} in the lake only; sealed to offset {}, in the WAL to {end}", self.local, self.tiered, record.sealed_end);
+        let text = format!(
+            "{} local segments, {} in the lake only; sealed to offset {}, in the WAL to {end}",
+            self.local, self.tiered, record.sealed_end
+        );
         let readable = OffsetRange::new(record.log_start.min(end), end);
         self.examination.report(Finding::ok(self.directory, text).of(self.name).with(readable, Fate::Intact));
     }
@@ -238,7 +251,11 @@ fn topic_directories(root: &Path) -> io::Result<BTreeMap<TopicId, PathBuf>> {
 }
 
 /// Names every file that no partition does. A crash between a commit and the removal of files leaves such.
-fn leftovers(examination: &mut Examination<'_>, root: &Path, named: &BTreeSet<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
+fn leftovers(
+    examination: &mut Examination<'_>,
+    root: &Path,
+    named: &BTreeSet<PathBuf>,
+) -> Result<(), (PathBuf, io::Error)> {
     let damaged = examination.summary.damages > 0;
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -247,7 +264,8 @@ fn leftovers(examination: &mut Examination<'_>, root: &Path, named: &BTreeSet<Pa
             if metadata.is_dir() {
                 directories.push(path);
             } else if !named.contains(&path) {
-                let advice = if damaged { "keep it until the damage is settled" } else { "it does no harm and may be removed" };
+                let advice =
+                    if damaged { "keep it until the damage is settled" } else { "it does no harm and may be removed" };
                 let text = format!("left over: no segment has this file of {} bytes; {advice}", metadata.len());
                 examination.report(Finding::note(&path, text));
             }

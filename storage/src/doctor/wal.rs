@@ -28,7 +28,10 @@ pub(super) fn check(examination: &mut Examination<'_>, metadata: Option<&Metadat
     let mut joined: BTreeMap<PartitionId, Joined> = BTreeMap::new();
     let directory = examination.directory.join("wal");
     if !directory.is_dir() {
-        examination.report(Finding::damage(&directory, "missing: rows that were in no segment are lost; restore it from a copy"));
+        examination.report(Finding::damage(
+            &directory,
+            "missing: rows that were in no segment are lost; restore it from a copy",
+        ));
         return joined;
     }
     let mut deleted = 0_u64;
@@ -80,7 +83,10 @@ impl Joined {
         match self.end {
             Some(end) if end < range.start => self.missing.push(OffsetRange::new(end, range.start)),
             Some(end) if end > range.start => {
-                let text = format!("LOG-4: WAL entry {seq} has offsets {}..{}, but the log had come to {end}", range.start, range.end);
+                let text = format!(
+                    "LOG-4: WAL entry {seq} has offsets {}..{}, but the log had come to {end}",
+                    range.start, range.end
+                );
                 self.wrong.push((text, Some(range)));
             }
             Some(_) | None => {}
@@ -89,11 +95,19 @@ impl Joined {
     }
 }
 
-fn say(examination: &mut Examination<'_>, directory: &std::path::Path, report: &Report, deleted: u64, metadata: Option<&Metadata>) {
+fn say(
+    examination: &mut Examination<'_>,
+    directory: &std::path::Path,
+    report: &Report,
+    deleted: u64,
+    metadata: Option<&Metadata>,
+) {
     let Report { files, size_bytes, entries, payload_bytes, torn, damage } = report;
     if damage.is_empty() {
         let of_deleted = if deleted > 0 { format!(", {deleted} of deleted topics") } else { String::new() };
-        let text = format!("{files} files of {size_bytes} bytes, {entries} entries with {payload_bytes} bytes of batches{of_deleted}");
+        let text = format!(
+            "{files} files of {size_bytes} bytes, {entries} entries with {payload_bytes} bytes of batches{of_deleted}"
+        );
         examination.report(Finding::ok(directory, text));
     }
     for damage in damage {
@@ -114,7 +128,10 @@ fn describe(damage: &WalDamage, metadata: Option<&Metadata>) -> String {
         return format!("by its name it starts before entry {seq}, which is next; it was not read");
     };
     let whose = claimed.map_or_else(String::new, |id| {
-        format!(" (of partition {}, as its header says)", metadata.map_or_else(|| id.to_string(), |metadata| metadata.name(id)))
+        format!(
+            " (of partition {}, as its header says)",
+            metadata.map_or_else(|| id.to_string(), |metadata| metadata.name(id))
+        )
     });
     let what = match following {
         Some(following) => format!(
@@ -125,7 +142,9 @@ fn describe(damage: &WalDamage, metadata: Option<&Metadata>) -> String {
             following.position,
             following.file.file_name().unwrap_or_default().to_string_lossy(),
         ),
-        None => format!("entry {seq}{whose} and what follows do not read, though the log was synced through entry {synced_through}"),
+        None => format!(
+            "entry {seq}{whose} and what follows do not read, though the log was synced through entry {synced_through}"
+        ),
     };
     format!("damaged at byte {position}: {what}")
 }

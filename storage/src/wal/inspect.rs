@@ -33,7 +33,7 @@ pub struct Report {
 pub struct WalDamage {
     /// The file.
     pub file: PathBuf,
-    /// Where in it the first unreadable entry should start.
+    /// Where in it the first unreadable entry starts, or should: at the next block, if that is where its group began.
     pub position: u64,
     /// The seq of that entry.
     pub seq: WalSeq,
@@ -82,7 +82,14 @@ pub fn inspect(
         let end = match read {
             Ok(end) => end,
             Err(WalError::Overlap { file, expected, .. }) => {
-                damage.push(WalDamage { file, position: 0, seq: expected, claimed: None, synced_through: None, following: None });
+                damage.push(WalDamage {
+                    file,
+                    position: 0,
+                    seq: expected,
+                    claimed: None,
+                    synced_through: None,
+                    following: None,
+                });
                 break;
             }
             Err(error) => return Err(error),
@@ -94,7 +101,8 @@ pub fn inspect(
         match scan.end_log(file, &mut reader, end, following) {
             Ok(_size) => break,
             Err(WalError::Corrupt { file: path, position: at, seq, synced_through }) => {
-                let claimed = claimed(&scan, file, &mut reader, end)?;
+                let claim = claim(&scan, file, &mut reader, end)?;
+                let (at, claimed) = claim.map_or((at, None), |(at, partition)| (at, Some(partition)));
                 let found = find_readable(&scan, &log[index..], end)?;
                 let following = found.as_ref().map(|found| Following {
                     file: log[index + found.files_on].path.clone(),
@@ -121,17 +129,17 @@ pub fn inspect(
     })
 }
 
-/// Whose entry the unreadable one at `position`, or at the block after it, says it is.
-fn claimed(
+/// Where the unreadable entry starts, at `position` or at the block after it, and whose it says it is.
+fn claim(
     scan: &Scan<'_>,
     file: &LogFile,
     reader: &mut EntryReader,
     position: u64,
-) -> Result<Option<PartitionId>, WalError> {
+) -> Result<Option<(u64, PartitionId)>, WalError> {
     for at in [position, align_up(position)] {
         let header = reader.header_at(at).map_err(|error| WalError::io("read", &file.path, error))?;
         if let Some(header) = header.filter(|header| header.seq == scan.expected && scan.fits(header)) {
-            return Ok(Some(header.partition));
+            return Ok(Some((at, header.partition)));
         }
     }
     Ok(None)
