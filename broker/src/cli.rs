@@ -20,9 +20,84 @@ pub struct Cli {
 pub enum Command {
     /// Run a broker until SIGTERM or SIGINT.
     Serve(ServeOptions),
+    /// Make, list, describe, alter and drop tables of a running broker.
+    #[command(subcommand)]
+    Table(TableCommand),
     /// Look into log files.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Check a data directory that no broker uses, changing nothing: exit 0 when all is well, 1 when something is damaged.
+    Doctor {
+        /// The data directory [default: WEIR_LOG_DIRS, else ./weir-data].
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
+
+/// Subcommands of `weir table`.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Make a table.
+    Create {
+        /// Its name.
+        name: String,
+        /// Its columns in SQL, as in "id BIGINT NOT NULL, item STRING, amount DECIMAL(10,2), at TIMESTAMP".
+        #[arg(long, value_name = "SQL")]
+        schema: String,
+        /// How many partitions; the broker's `num.partitions` when not given.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+        partitions: Option<i32>,
+        /// Set a topic config. Can be given many times.
+        #[arg(long = "config", value_name = "NAME=VALUE", value_parser = config_pair)]
+        configs: Vec<(String, String)>,
+        /// Which broker.
+        #[command(flatten)]
+        broker: BrokerOptions,
+    },
+    /// List all tables and topics, but for the broker's own.
+    List {
+        /// Which broker.
+        #[command(flatten)]
+        broker: BrokerOptions,
+    },
+    /// Show a table's columns, partitions, and the configs that are set on it.
+    Describe {
+        /// Its name.
+        name: String,
+        /// Which broker.
+        #[command(flatten)]
+        broker: BrokerOptions,
+    },
+    /// Change configs of a table. They take effect at once.
+    Alter {
+        /// Its name.
+        name: String,
+        /// Set a topic config. Can be given many times.
+        #[arg(long = "config", value_name = "NAME=VALUE", required = true, value_parser = config_pair)]
+        configs: Vec<(String, String)>,
+        /// Which broker.
+        #[command(flatten)]
+        broker: BrokerOptions,
+    },
+    /// Drop a table with all its rows. What is in the lake stays there.
+    Drop {
+        /// Its name.
+        name: String,
+        /// Which broker.
+        #[command(flatten)]
+        broker: BrokerOptions,
+    },
+}
+
+/// Options of everything that asks a running broker.
+#[derive(Debug, Args)]
+pub struct BrokerOptions {
+    /// Where the broker listens for Kafka clients.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092", value_parser = broker_address)]
+    pub kafka: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Subcommands of `weir log`.
@@ -198,6 +273,19 @@ pub fn split_address(address: &str, place: &'static str) -> Result<(String, u16)
     }
     let port = port.parse().map_err(|_| refused())?;
     Ok((host.to_owned(), port))
+}
+
+/// The data directory of a command that starts no broker: the option, else the environment, else the default.
+pub fn data_directory(option: Option<PathBuf>, environment: Option<std::ffi::OsString>) -> PathBuf {
+    option.or(environment.map(PathBuf::from)).unwrap_or_else(|| PathBuf::from(BrokerConfig::default().log_dirs))
+}
+
+fn config_pair(text: &str) -> Result<(String, String), SettingsError> {
+    pair(text, || "--config".to_owned())
+}
+
+fn broker_address(text: &str) -> Result<String, SettingsError> {
+    checked_address(text, "--kafka")
 }
 
 fn checked_address(address: &str, place: &'static str) -> Result<String, SettingsError> {

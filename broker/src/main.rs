@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use weir_broker::app::App;
-use weir_broker::cli::{Cli, Command, LOG_VARIABLE, LogCommand, ServeOptions, Settings};
-use weir_broker::log_dump;
+use weir_broker::cli::{Cli, Command, LOG_VARIABLE, LogCommand, ServeOptions, Settings, TableCommand, data_directory};
+use weir_broker::{doctor, log_dump, table_command};
 
 /// Takes less memory for many threads than glibc's allocator; what it does with freed memory is set in `allocator`.
 #[global_allocator]
@@ -18,7 +18,22 @@ fn main() -> ExitCode {
     weir_broker::allocator::keep_freed_memory();
     match Cli::parse().command {
         Command::Serve(options) => serve(&options),
+        Command::Table(command) => table(command),
+        Command::Doctor { data } => {
+            let directory = data_directory(data, std::env::var_os("WEIR_LOG_DIRS"));
+            finish(doctor::run(&directory, &mut std::io::stdout().lock()).map_err(anyhow::Error::from))
+        }
         Command::Log(LogCommand::Dump { file, records }) => finish(log_dump::dump(&file, records, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)),
+    }
+}
+
+fn table(command: TableCommand) -> ExitCode {
+    match table_command::run(command, &mut std::io::stdout().lock()) {
+        Err(error) if error.is_usage() => {
+            eprintln!("weir: {error}");
+            ExitCode::from(USAGE)
+        }
+        result => finish(result.map_err(anyhow::Error::from)),
     }
 }
 

@@ -30,3 +30,8 @@ pub use error::LakeError;
 pub use storage_io::LakeStorage;
 pub use store::{LakeStore, MemoryLakeStore, MetaLakeStore};
 pub use tier::{PourOnLoad, TierBounds, TierOptions, TierReport, TierSource, TierTopic, Tierer};
+
+/// Whether the value of one of the lake's keys in the broker's metadata decodes; `None` for a key of somebody else. Reads no file of the lake.
+pub fn check_record(key: &str, value: &[u8]) -> Option<Result<(), String>> {
+    catalog::embedded::check_record(key, value).or_else(|| commit::plan::check_record(key, value))
+}

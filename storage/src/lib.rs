@@ -5,6 +5,7 @@
 mod block_cache;
 pub mod cold;
 pub mod disk;
+pub mod doctor;
 pub mod manifest;
 pub mod meta;
 pub mod partition;

@@ -85,6 +85,14 @@ pub fn segments_prefix(partition: PartitionId) -> String {
     format!("{}{:010}/", of_topic("segment", partition.topic), partition.index)
 }
 
+/// The partition that a key of the form `<kind>/<topic id>/<index>...` speaks of.
+pub fn partition_of(key: &str) -> Option<PartitionId> {
+    let mut parts = key.split('/').skip(1);
+    let topic = TopicId::from_uuid(parts.next()?.parse().ok()?);
+    let index = parts.next()?.parse().ok()?;
+    Some(PartitionId { topic, index })
+}
+
 /// Key of one segment.
 pub fn segment_key(partition: PartitionId, base_offset: Offset) -> String {
     format!("{}{:020}", segments_prefix(partition), base_offset.get())

@@ -707,13 +707,7 @@ fn load_manifests(meta: &dyn MetaStore) -> Result<HashMap<PartitionId, Recovered
 /// The partition that a key of the form `<kind>/<topic id>/<index>...` speaks of.
 fn partition_of(key: &[u8]) -> Result<(PartitionId, String), DecodeError> {
     let text = String::from_utf8_lossy(key).into_owned();
-    let parsed = || {
-        let mut parts = text.split('/').skip(1);
-        let topic = TopicId::from_uuid(parts.next()?.parse().ok()?);
-        let index = parts.next()?.parse().ok()?;
-        Some(PartitionId { topic, index })
-    };
-    match parsed() {
+    match manifest::partition_of(&text) {
         Some(id) => Ok((id, text)),
         None => Err(DecodeError { key: text, reason: "it names no partition".to_owned() }),
     }

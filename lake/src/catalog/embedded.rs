@@ -31,6 +31,18 @@ struct TablePointer {
     metadata_location: String,
 }
 
+/// Whether the value of one of the catalog's keys decodes; `None` for a key of somebody else.
+pub(crate) fn check_record(key: &str, value: &[u8]) -> Option<Result<(), String>> {
+    let decoded = if key.starts_with(NAMESPACE_PREFIX) {
+        serde_json::from_slice::<HashMap<String, String>>(value).map(|_| ())
+    } else if key.starts_with(TABLE_PREFIX) {
+        serde_json::from_slice::<TablePointer>(value).map(|_| ())
+    } else {
+        return None;
+    };
+    Some(decoded.map_err(|error| error.to_string()))
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct EmbeddedCatalog {

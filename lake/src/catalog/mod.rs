@@ -3,7 +3,7 @@
 //! [`LakeCatalog`] is what the committer and the REST surface need of a catalog; [`EmbeddedCatalog`] keeps the pointers in
 //! the broker's own metadata store and the metadata files in the lake. [`rest`] serves any of them as an Iceberg REST catalog.
 
-mod embedded;
+pub(crate) mod embedded;
 pub mod ownership;
 pub mod rest;
 

@@ -18,7 +18,7 @@
 mod committer;
 mod expire;
 mod marker;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod snapshot;
 
 pub use committer::{Committer, Pending, Poured};

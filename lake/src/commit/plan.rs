@@ -64,6 +64,18 @@ pub struct Plan {
     pub phase: PlanPhase,
 }
 
+/// Whether the value of a committer's key decodes; `None` for a key of somebody else.
+pub(crate) fn check_record(key: &str, value: &[u8]) -> Option<Result<(), String>> {
+    if key.starts_with(PLAN_PREFIX) {
+        Some(serde_json::from_slice::<Plan>(value).map(|_| ()).map_err(|error| error.to_string()))
+    } else if key.starts_with(EPOCH_PREFIX) {
+        let epoch = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+        Some(epoch.map(|_| ()).ok_or_else(|| "it is no number".to_owned()))
+    } else {
+        None
+    }
+}
+
 impl Plan {
     /// Where the plan's data files are, and nothing else.
     pub fn data_folder(&self) -> String {

@@ -51,6 +51,12 @@ pub trait Disk: Send + Sync + 'static {
     /// `NotFound` when there is none.
     fn open(&self, path: &Path, caching: Caching) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// Opens an existing file through the page cache, for reading only. Leaves no trace, and needs no permission to write.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
     /// Renames a file, replacing the target atomically if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 

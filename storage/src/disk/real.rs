@@ -92,6 +92,11 @@ impl Disk for RealDisk {
         self.open_with(path, caching, &mut OpenOptions::new())
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = Arc::new(File::open(path)?);
+        Ok(Arc::new(RealFile { path: path.to_owned(), file, direct: false }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

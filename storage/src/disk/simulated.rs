@@ -323,6 +323,10 @@ impl Disk for SimulatedDisk {
         Ok(self.handle(&state, path, id, caching))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path, Caching::Buffered)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.powered()?;
         state.step()?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 pub use memory::MemoryMetaStore;
-pub use rocks::RocksMetaStore;
+pub use rocks::{InspectedMeta, RocksMetaStore};
 
 /// What must hold for a batch to be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,6 +40,49 @@ impl RocksMetaStore {
     }
 }
 
+/// A store as [`RocksMetaStore::inspect`] found it.
+pub struct InspectedMeta {
+    /// What is in it, in byte order; up to the damage where there is some.
+    pub entries: Vec<(Bytes, Bytes)>,
+    /// The newest commits, in RocksDB's own log, do not read. `entries` are as of the last commit before.
+    pub log_damage: Option<MetaError>,
+    /// A table file does not read. `entries` end there.
+    pub table_damage: Option<MetaError>,
+}
+
+impl RocksMetaStore {
+    /// Reads everything in the store at `path` without changing it. Takes no lock: the caller sees to it that nobody writes.
+    ///
+    /// # Errors
+    /// [`MetaError::Open`] when nothing can be read.
+    pub fn inspect(path: &Path) -> Result<InspectedMeta, MetaError> {
+        let open = |mode| {
+            let mut options = options();
+            options.create_if_missing(false);
+            options.set_wal_recovery_mode(mode);
+            DB::open_for_read_only(&options, path, false).map_err(|source| MetaError::Open { path: path.to_owned(), source })
+        };
+        // A record that a crash cut short is no damage; a record that does not read is, though the broker starts without it.
+        let (db, log_damage) = match open(DBRecoveryMode::TolerateCorruptedTailRecords) {
+            Ok(db) => (db, None),
+            Err(strict) => match open(DBRecoveryMode::PointInTime) {
+                Ok(db) => (db, Some(strict)),
+                Err(error) => return Err(error),
+            },
+        };
+        let mut entries = Vec::new();
+        for entry in db.iterator(rocksdb::IteratorMode::Start) {
+            match entry {
+                Ok((key, value)) => entries.push((Bytes::from(key), Bytes::from(value))),
+                Err(error) => {
+                    return Ok(InspectedMeta { entries, log_damage, table_damage: Some(failed("scan")(error)) });
+                }
+            }
+        }
+        Ok(InspectedMeta { entries, log_damage, table_damage: None })
+    }
+}
+
 fn options() -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));

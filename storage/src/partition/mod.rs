@@ -37,7 +37,7 @@ pub use append::{AppendError, Appended};
 pub use merge::MergeError;
 pub(crate) use merge::Merge;
 pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
-pub(crate) use recover::{Recovered, topic_directory};
+pub(crate) use recover::{Recovered, topic_directory, topic_directory_name};
 pub use recover::RecoverError;
 pub use retain::{RetainError, Retained};
 pub use seal::SealError;

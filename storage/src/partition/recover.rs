@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use weir_model::record_batch::AssignedBatch;
-use weir_model::{Offset, PartitionId};
+use weir_model::{Offset, PartitionId, TopicId};
 
 use super::{Inner, Partition, Segment, State};
 use crate::manifest::{PartitionRecord, SegmentRecord};
@@ -138,5 +138,10 @@ fn partition_directory(shared: &Shared, topic: &TopicInfo, id: PartitionId) -> P
 
 /// Where a topic's segments are.
 pub(crate) fn topic_directory(shared: &Shared, topic: &TopicInfo) -> PathBuf {
-    shared.segments_directory.join(format!("{}.{}", topic.name(), topic.id().as_uuid().simple()))
+    shared.segments_directory.join(topic_directory_name(topic.name().as_str(), topic.id()))
+}
+
+/// The last part of it.
+pub(crate) fn topic_directory_name(name: &str, id: TopicId) -> String {
+    format!("{name}.{}", id.as_uuid().simple())
 }

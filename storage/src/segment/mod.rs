@@ -117,11 +117,7 @@ pub fn remove_segment(dir: &Path, meta: &SegmentMeta) -> Result<(), SegmentError
 
 /// Deletes a segment's file and its sidecars.
 fn remove_files(path: &Path, kind: SegmentKind) -> Result<(), SegmentError> {
-    let sidecars: &[&str] = match kind {
-        SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
-        SegmentKind::Arrow => &[],
-    };
-    for path in sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.to_owned()]) {
+    for path in files_of(path, kind) {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(SegmentError::io("remove", &path)(error));
@@ -181,6 +177,19 @@ pub(crate) fn unnamed_files(dir: &Path, named: &BTreeSet<&str>) -> Result<Vec<Un
     }
     unnamed.sort_by_key(|file| file.name);
     Ok(unnamed)
+}
+
+/// The files of one segment, the one with its records last. A small `.log` has no index files.
+pub(crate) fn segment_files(dir: &Path, meta: &SegmentMeta) -> Vec<PathBuf> {
+    files_of(&dir.join(&meta.file), meta.kind)
+}
+
+fn files_of(path: &Path, kind: SegmentKind) -> Vec<PathBuf> {
+    let sidecars: &[&str] = match kind {
+        SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
+        SegmentKind::Arrow => &[],
+    };
+    sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.to_owned()]).collect()
 }
 
 /// Makes renames in `dir` durable.

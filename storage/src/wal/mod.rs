@@ -11,6 +11,7 @@
 
 mod entry;
 mod error;
+mod inspect;
 mod queue;
 mod read_ahead;
 mod reader;
@@ -34,6 +35,7 @@ use weir_model::PartitionId;
 use crate::disk::{Disk, align_up};
 use entry::HEADER_SIZE;
 pub use error::WalError;
+pub use inspect::{Following, Report, WalDamage, inspect};
 pub use queue::Durable;
 use queue::{Progress, Queue};
 pub use recovery::{Recovery, TornTail};

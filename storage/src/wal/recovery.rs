@@ -45,13 +45,24 @@ pub(super) struct Recovered {
     pub(super) report: Recovery,
 }
 
-struct Scan<'a> {
+/// One pass over a log's files, in order. Reads only; what it opens, the caller may go on to change.
+pub(super) struct Scan<'a> {
     disk: &'a dyn Disk,
-    expected: u64,
+    access: Access,
+    pub(super) expected: u64,
     log_id: Option<u64>,
     /// The highest seq that some entry proves to have been synced.
     synced_through: u64,
-    report: Recovery,
+    pub(super) report: Recovery,
+}
+
+/// What a scan opens files for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// To read them, then to cut and sync them.
+    Recover,
+    /// To read them, and to change nothing.
+    Inspect,
 }
 
 /// What the entries behind an unreadable one say.
@@ -69,22 +80,13 @@ pub(super) fn recover(
     log: Vec<LogFile>,
     replay: &mut dyn FnMut(WalSeq, PartitionId, Bytes),
 ) -> Result<Recovered, WalError> {
-    let mut scan = Scan {
-        disk,
-        expected: log.first().map_or(1, |file| file.first_seq),
-        log_id: None,
-        synced_through: 0,
-        report: Recovery::default(),
-    };
+    let mut scan = Scan::new(disk, Access::Recover, &log);
     let mut unsynced: Vec<(u64, Arc<dyn DiskFile>)> = Vec::new();
     let mut kept = Vec::new();
     for (index, file) in log.iter().enumerate() {
         let following = &log[index + 1..];
-        let handle = disk
-            .open(&file.path, Caching::Direct)
-            .map_err(|error| WalError::io("open", &file.path, error))?;
-        let mut reader = EntryReader::new(handle.clone()).map_err(|error| WalError::io("read", &file.path, error))?;
-        let end = scan.replay_file(file, &mut reader, following.first(), replay)?;
+        let (handle, mut reader) = scan.open(file)?;
+        let end = scan.replay_file(file, &mut reader, 0, following.first(), replay)?;
         unsynced.retain(|(last_seq, _)| *last_seq > scan.synced_through);
         if following.first().is_some_and(|next| next.first_seq == scan.expected) {
             unsynced.push((scan.expected - 1, handle));
@@ -116,20 +118,41 @@ pub(super) fn recover(
     })
 }
 
-impl Scan<'_> {
-    fn fits(&self, header: &EntryHeader) -> bool {
+impl<'a> Scan<'a> {
+    pub(super) fn new(disk: &'a dyn Disk, access: Access, log: &[LogFile]) -> Scan<'a> {
+        Scan {
+            disk,
+            access,
+            expected: log.first().map_or(1, |file| file.first_seq),
+            log_id: None,
+            synced_through: 0,
+            report: Recovery::default(),
+        }
+    }
+
+    pub(super) fn open(&self, file: &LogFile) -> Result<(Arc<dyn DiskFile>, EntryReader), WalError> {
+        let opened = match self.access {
+            Access::Recover => self.disk.open(&file.path, Caching::Direct),
+            Access::Inspect => self.disk.open_to_read(&file.path),
+        };
+        let handle = opened.map_err(|error| WalError::io("open", &file.path, error))?;
+        let reader = EntryReader::new(handle.clone()).map_err(|error| WalError::io("read", &file.path, error))?;
+        Ok((handle, reader))
+    }
+
+    pub(super) fn fits(&self, header: &EntryHeader) -> bool {
         self.log_id.is_none_or(|log_id| header.log_id == log_id)
     }
 
-    /// Replays one file up to where the next one takes over or no entry follows; returns that position.
-    fn replay_file(
+    /// Replays one file from `position` up to where the next one takes over or no entry follows; returns that position.
+    pub(super) fn replay_file(
         &mut self,
         file: &LogFile,
         reader: &mut EntryReader,
+        mut position: u64,
         next: Option<&LogFile>,
         replay: &mut dyn FnMut(WalSeq, PartitionId, Bytes),
     ) -> Result<u64, WalError> {
-        let mut position = 0;
         loop {
             // The next file's name has the last word: what lies behind that seq in this one was cut off once.
             match next {
@@ -165,7 +188,7 @@ impl Scan<'_> {
     }
 
     /// Nothing readable follows `position`: tells the end of the log from damage, and returns the size to cut to.
-    fn end_log(
+    pub(super) fn end_log(
         &mut self,
         file: &LogFile,
         reader: &mut EntryReader,
@@ -179,11 +202,7 @@ impl Scan<'_> {
             if beyond.synced_through.is_some() {
                 break;
             }
-            let mut reader = self
-                .disk
-                .open(&next.path, Caching::Direct)
-                .and_then(EntryReader::new)
-                .map_err(|error| WalError::io("read", &next.path, error))?;
+            let (_, mut reader) = self.open(next)?;
             beyond = self.look_beyond(next, &mut reader, 0)?;
             torn_bytes += beyond.torn_bytes;
         }

@@ -246,6 +246,27 @@ impl ArrowSegment {
         Ok(None)
     }
 
+    /// The offsets of the blocks that do not read; all when the footer does not. What lies between is whole.
+    ///
+    /// # Errors
+    /// [`SegmentError::Io`].
+    pub fn unreadable(&self) -> Result<Vec<OffsetRange>, SegmentError> {
+        let blocks = match self.blocks() {
+            Ok(blocks) => blocks,
+            Err(error @ SegmentError::Io { .. }) => return Err(error),
+            Err(_) => return Ok(vec![self.shared.meta.range]),
+        };
+        let mut lost = Vec::new();
+        for (index, block) in blocks.iter().enumerate() {
+            match self.read_block(index, None) {
+                Ok(_) => {}
+                Err(error @ SegmentError::Io { .. }) => return Err(error),
+                Err(_) => lost.push(block.range),
+            }
+        }
+        Ok(lost)
+    }
+
     /// Reads everything and compares every checksum; no byte of the file is left out.
     ///
     /// # Errors

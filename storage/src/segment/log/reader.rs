@@ -156,6 +156,36 @@ impl LogSegment {
         what.map_or(Ok(()), |what| Err(SegmentError::corrupt(&self.file.path.with_extension(INDEX), what)))
     }
 
+    /// The offsets whose batches do not read; what lies between is whole. Behind a header that does not fit nothing can be
+    /// found; and as offsets lie outside the CRC, the batch before it may be the one that is wrong, so it counts too.
+    ///
+    /// # Errors
+    /// [`SegmentError::Io`].
+    pub fn unreadable(&self) -> Result<Vec<OffsetRange>, SegmentError> {
+        let mut lost = Vec::new();
+        let mut next = self.meta.range.start;
+        let mut before = next;
+        let mut walk = HeaderWalk::new(&self.file, self.meta.range, 0);
+        loop {
+            let placed = match walk.next() {
+                Ok(Some(placed)) => placed,
+                Ok(None) => return Ok(lost),
+                Err(error) if error.is_corrupt() => {
+                    lost.retain(|range: &OffsetRange| range.start < before);
+                    lost.push(OffsetRange::new(before, self.meta.range.end));
+                    return Ok(lost);
+                }
+                Err(error) => return Err(error),
+            };
+            let header = &placed.header;
+            (before, next) = (next, at_offset(header.last_offset()).next());
+            let bytes = self.file.read(placed.position, header.total_size() as u64)?;
+            if self.checked(Bytes::from(bytes), placed.position).is_err() {
+                lost.push(OffsetRange::new(at_offset(header.base_offset), next));
+            }
+        }
+    }
+
     fn slice(&self, position: u64, end: u64, next: Offset) -> LogRead {
         let len = usize::try_from(end - position).expect("segments are under 2 GiB");
         LogRead { file: Arc::clone(&self.file.file), position, len, next }
