@@ -147,6 +147,8 @@ pub struct Settings {
     pub kafka: String,
     /// Where HTTP is served.
     pub http: String,
+    /// Environment variables that look like configs and are Kubernetes's: not used, for the log to say so.
+    pub service_links: Vec<String>,
 }
 
 /// Why the options do not add up. Every message says what to write instead.
@@ -226,7 +228,8 @@ impl Settings {
         if let Some(path) = &options.config {
             given.extend(read_file(path)?);
         }
-        given.extend(from_environment(environment)?);
+        let environment = from_environment(environment)?;
+        given.extend(environment.configs);
         for text in &options.set {
             let (name, value) = pair(text, || "--set".to_owned())?;
             given.insert(name, value);
@@ -242,7 +245,8 @@ impl Settings {
         if !config.advertised_listeners.is_empty() {
             listener_address(&config.advertised_listeners)?;
         }
-        Ok(Self { data: PathBuf::from(&config.log_dirs), kafka, http: checked_address(&options.http, "--http")?, config })
+        let http = checked_address(&options.http, "--http")?;
+        Ok(Self { data: PathBuf::from(&config.log_dirs), kafka, http, config, service_links: environment.service_links })
     }
 }
 
@@ -343,19 +347,54 @@ fn pair(text: &str, place: impl FnOnce() -> String) -> Result<(String, String), 
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// What the environment says.
+struct Environment {
+    configs: BTreeMap<String, String>,
+    service_links: Vec<String>,
+}
+
 /// `WEIR_NODE_ID` sets `node.id`, `WEIR_WAL_SYNC` sets `weir.wal.sync`.
-fn from_environment(environment: impl Iterator<Item = (String, String)>) -> Result<BTreeMap<String, String>, SettingsError> {
-    let mut given = BTreeMap::new();
-    for (name, value) in environment {
+fn from_environment(variables: impl Iterator<Item = (String, String)>) -> Result<Environment, SettingsError> {
+    let mut environment = Environment { configs: BTreeMap::new(), service_links: Vec::new() };
+    for (name, value) in variables {
         if !name.starts_with("WEIR_") || name == LOG_VARIABLE {
             continue;
         }
         let Some(def) = BROKER_CONFIGS.iter().find(|def| BrokerConfig::environment_name(def) == name) else {
+            if is_service_link(&name, &value) {
+                environment.service_links.push(name);
+                continue;
+            }
             return Err(SettingsError::Environment { nearest: nearest_variable(&name), name });
         };
-        given.insert(def.name.to_owned(), value);
+        environment.configs.insert(def.name.to_owned(), value);
     }
-    Ok(given)
+    Ok(environment)
+}
+
+/// Whether Kubernetes made this variable: for a service named `weir`, or `weir-...`, it gives every container of the namespace `WEIR_SERVICE_HOST`,
+/// `WEIR_SERVICE_PORT`, `WEIR_SERVICE_PORT_<NAME>`, `WEIR_PORT`, and `WEIR_PORT_<NUMBER>_<PROTOCOL>` alone and with `_PROTO`, `_PORT` and `_ADDR`. The value must fit as well:
+/// a `WEIR_PORT=9092` that somebody wrote is a mistake to be told about.
+fn is_service_link(name: &str, value: &str) -> bool {
+    let is_address = || value.parse::<std::net::IpAddr>().is_ok() || value == "None";
+    let is_number = |text: &str| text.parse::<u16>().is_ok();
+    let is_url = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    if name.ends_with("_SERVICE_HOST") {
+        return is_address();
+    }
+    if name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
+        return is_number(value);
+    }
+    if let Some((_service, rest)) = name.split_once("_PORT_") {
+        return match rest.split('_').collect::<Vec<_>>()[..] {
+            [port, "TCP" | "UDP" | "SCTP"] => is_number(port) && is_url(),
+            [port, "TCP" | "UDP" | "SCTP", "PROTO"] => is_number(port) && matches!(value, "tcp" | "udp" | "sctp"),
+            [port, "TCP" | "UDP" | "SCTP", "PORT"] => is_number(port) && is_number(value),
+            [port, "TCP" | "UDP" | "SCTP", "ADDR"] => is_number(port) && is_address(),
+            _ => false,
+        };
+    }
+    name.ends_with("_PORT") && is_url()
 }
 
 /// The variable whose config has the name nearest to what this one would set.
@@ -423,6 +462,29 @@ mod tests {
         assert!(variable.contains("WEIR_NUM_PARTITIONS"), "{variable}");
         let no_equals = refused(ServeOptions { set: vec!["num.partitions".to_owned()], ..options() }, &[]);
         assert!(no_equals.contains("NAME=VALUE"), "{no_equals}");
+    }
+
+    #[test]
+    fn kubernetes_service_links_do_not_stop_the_broker_and_what_resembles_them_does() {
+        let links = [
+            ("WEIR_SERVICE_HOST", "10.96.0.7"),
+            ("WEIR_SERVICE_PORT", "9092"),
+            ("WEIR_SERVICE_PORT_KAFKA", "9092"),
+            ("WEIR_PORT", "tcp://10.96.0.7:9092"),
+            ("WEIR_PORT_9092_TCP", "tcp://10.96.0.7:9092"),
+            ("WEIR_PORT_9092_TCP_PROTO", "tcp"),
+            ("WEIR_PORT_9092_TCP_PORT", "9092"),
+            ("WEIR_PORT_9092_TCP_ADDR", "10.96.0.7"),
+            ("WEIR_HTTP_SERVICE_HOST", "fd00::7"),
+            ("WEIR_HTTP_PORT_8080_TCP", "tcp://[fd00::7]:8080"),
+        ];
+        let settings = resolve(&options(), &links).expect("nothing is wrong");
+        assert_eq!(settings.service_links, links.map(|(name, _)| name));
+        assert_eq!(settings.kafka, "127.0.0.1:9092");
+        for (name, value) in [("WEIR_PORT", "9092"), ("WEIR_SERVICE_HOST", "kafka"), ("WEIR_PORT_KAFKA", "9092"), ("WEIR_PORT_9092_TCP_NAME", "x"), ("WEIR_HOST", "10.96.0.7")] {
+            let error = resolve(&options(), &[(name, value)]).expect_err(name).to_string();
+            assert!(error.contains(name), "{error}");
+        }
     }
 
     #[test]

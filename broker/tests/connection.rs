@@ -214,6 +214,34 @@ async fn an_idle_connection_is_closed_and_a_long_poll_is_not_idle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn beyond_max_connections_the_newest_is_closed_and_the_others_stay() {
+    let broker = Running::start(&["max.connections=2"]).await;
+    let mut first = broker.client().await;
+    let mut second = broker.client().await;
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.call(0, &ApiVersionsRequest::default()).await.error_code, 0);
+    }
+    for _ in 0..2 {
+        assert_closed(&mut broker.client().await).await;
+    }
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.call(0, &ApiVersionsRequest::default()).await.error_code, 0);
+    }
+    drop(first);
+    // The broker notices in its own time that there is room again.
+    let served = async {
+        loop {
+            let mut client = broker.client().await;
+            client.send(0, &ApiVersionsRequest::default()).await;
+            if client.receive_raw().await.is_some() {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), served).await.expect("a place became free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn answers_owed_are_sent_before_a_refused_request_closes_the_connection() {
     let broker = Running::start(&[]).await;
     broker.topic("t", 1, &[]).await;

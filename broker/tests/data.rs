@@ -11,7 +11,7 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
-use kafka_protocol::messages::{BrokerId, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest, TopicName};
+use kafka_protocol::messages::{ApiVersionsRequest, BrokerId, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TimestampType;
 use weir_model::record_batch::{BatchBuilder, Compression, ValidBatch};
@@ -401,7 +401,15 @@ async fn read_options_that_make_no_sense_are_answered_with_invalid_request() {
     broker.topic("raw", 1, &[]).await;
     for (client_id, topic) in [("x;weir.columns=nope", "orders"), ("x;weir.filter=id > 1", "orders"), ("x;weir.colums=id", "orders"), ("x;weir.columns=id", "raw")] {
         let mut client = broker.client_called(client_id).await;
-        assert_eq!(fetch(&mut client, topic, 0).await.error_code, 42, "{client_id}");
+        let response = client.call(11, &fetch_request(topic, vec![ask(0), ask(0).with_partition(1)])).await;
+        let codes: Vec<i16> = response.responses[0].partitions.iter().map(|partition| partition.error_code).collect();
+        assert_eq!(codes[0], 42, "{client_id}");
+        assert!(codes[1] == 42 || codes[1] == 3, "{client_id}: {codes:?}");
+        // Only reading is refused: the client can still look around, and write.
+        assert_eq!(client.call(0, &ApiVersionsRequest::default()).await.error_code, 0);
+        let asked = MetadataRequest::default().with_topics(Some(vec![MetadataRequestTopic::default().with_name(Some(name(topic)))]));
+        assert_eq!(client.call(9, &asked).await.topics[0].error_code, 0);
+        assert_eq!(produced(&mut client, topic, batch(Compression::None, &[br#"{"id":1}"#])).await.error_code, 0);
     }
 }
 
@@ -427,8 +435,49 @@ async fn fetches_outside_the_log_and_of_unknown_partitions_have_their_codes() {
     let mut by_id = fetch_request("", vec![ask(0)]);
     by_id.topics[0].topic_id = uuid::Uuid::from_u128(5);
     assert_eq!(client.call(13, &by_id).await.responses[0].partitions[0].error_code, 100);
-    let session = fetch_request("t", vec![ask(0)]).with_session_id(7).with_session_epoch(3);
-    assert_eq!(client.call(11, &session).await.error_code, 70);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_session_is_never_given_out_and_never_found() {
+    let broker = Running::start(&[]).await;
+    broker.topic("t", 1, &[]).await;
+    let mut client = broker.client().await;
+    produced(&mut client, "t", batch(Compression::None, &[b"a"])).await;
+    // Without one, opening one, closing one: full fetches. Going on with one: there is none.
+    for (id, epoch, code) in [(0, -1, 0), (0, 0, 0), (7, 0, 0), (7, -1, 0), (7, 1, 70), (0, 1, 70), (7, i32::MAX, 70), (7, -2, 70)] {
+        for version in [7, 12] {
+            let request = fetch_request("t", vec![ask(0)]).with_session_id(id).with_session_epoch(epoch);
+            let response = client.call(version, &request).await;
+            assert_eq!((response.error_code, response.session_id), (code, 0), "session {id} epoch {epoch}");
+            assert_eq!(response.responses.len(), usize::from(code == 0), "session {id} epoch {epoch}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zstd_needs_fetch_version_10() {
+    let broker = Running::start(&[]).await;
+    let topic = broker.topic("t", 1, &[]).await;
+    let mut client = broker.client().await;
+    produced(&mut client, "t", batch(Compression::Gzip, &[b"a"])).await;
+    let sent = batch(Compression::Zstd, &[b"b"]);
+    produced(&mut client, "t", sent.clone()).await;
+    produced(&mut client, "t", batch(Compression::Lz4, &[b"c"])).await;
+    for sealed in [false, true] {
+        if sealed {
+            let (storage, topic) = (broker.app.broker().storage.clone(), topic.clone());
+            tokio::task::spawn_blocking(move || storage.seal_topic(&topic)).await.expect("no panic").expect("sealed");
+        }
+        // Version and offset: in front of the zstd batch, at it, behind it.
+        for (version, offset, code) in [(4, 0, 76), (9, 1, 76), (9, 2, 0), (10, 0, 0)] {
+            let response = client.call(version, &fetch_request("t", vec![ask(offset)])).await;
+            let data = &response.responses[0].partitions[0];
+            assert_eq!(data.error_code, code, "version {version} offset {offset}, sealed: {sealed}");
+            assert_eq!(data.records.as_ref().is_some_and(Bytes::is_empty), code != 0);
+        }
+        let data = fetch(&mut client, "t", 1).await;
+        assert_eq!(batches(data.records.expect("never null"))[0], at_offset(&sent, 1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -99,7 +99,10 @@ impl App {
     /// # Errors
     /// [`StartError`].
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { config, data, kafka, http } = settings;
+        let Settings { config, data, kafka, http, service_links } = settings;
+        if !service_links.is_empty() {
+            info!(variables = service_links.join(","), "environment variables of Kubernetes services, not configs: ignored");
+        }
         let config = Arc::new(config);
         let kafka_listener = listen(&kafka, "Kafka").await?;
         let http_listener = listen(&http, "HTTP").await?;

@@ -3,7 +3,8 @@
 //! Answers the data directory and the size of every partition in it, which is where UIs have topic sizes from (S-72).
 //!
 //! * v2 compact encodings; v3 a top-level error; v4 the size of the disk and what is free (KIP-827).
-//! * Differs from Kafka: a partition's size is its local segments and its tail; the tail is in the shared WAL. What is in the lake only does not count.
+//! * Differs from Kafka: a partition's size is its local segment files and the batches of its tail, which are in the shared WAL. What is in the lake only does not
+//!   count, nor do the columns that the tail has in memory beside its batches.
 
 use std::path::Path;
 
@@ -48,7 +49,7 @@ fn sizes(storage: &Storage, topic: &TopicInfo, asked: Option<&[i32]>) -> Describ
     let partitions = storage.partitions(topic).into_iter().filter(|partition| asked.is_none_or(|asked| asked.contains(&partition.id().index)));
     let partitions = partitions.map(|partition| {
         let status = partition.status();
-        let size = status.local_bytes.saturating_add(status.tail_bytes as u64);
+        let size = status.local_bytes.saturating_add(status.tail_batch_bytes as u64);
         DescribeLogDirsPartition::default().with_partition_index(status.index).with_partition_size(i64::try_from(size).unwrap_or(i64::MAX))
     });
     DescribeLogDirsTopic::default()

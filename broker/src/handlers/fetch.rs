@@ -5,6 +5,8 @@
 //!
 //! * v5 log start offset; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 compact encodings; v13 topic ids (KIP-516);
 //!   v15 replica state; v16 node endpoints (KIP-951).
+//! * zstd below v10 is answered with UNSUPPORTED_COMPRESSION_TYPE (S-58). Kafka goes by the topic's compression.type; we look at the batches that would be sent, so
+//!   what a producer chose to compress so does not reach a client that cannot read it.
 //! * Every answer is sessionless (session id 0), which all clients accept (S-55). One broker leads everything, so there is no preferred replica and no leader hint.
 //! * Differs from Kafka: bad read options are answered with INVALID_REQUEST, and the sentence that says what is wrong is logged: the response has no room for it.
 
@@ -15,6 +17,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use tracing::{error, warn};
+use weir_model::record_batch::Compression;
 use weir_model::{Isolation, Offset, PartitionId, TopicId};
 use weir_protocol::fetch_response::{self, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier};
 use weir_storage::partition::LEADER_EPOCH;
@@ -23,7 +26,10 @@ use weir_table::{ReadFormat, ReadOptions};
 
 use super::{CloseConnection, Reply, RequestContext, Response};
 use crate::errors;
-use crate::partition::{LongPoll, Target, TargetRead};
+use crate::partition::{LongPoll, Target, TargetRead, codecs};
+
+/// The first version whose clients read zstd (KIP-110).
+const ZSTD_SINCE: i16 = 10;
 
 /// Resolves what is asked for; reading and waiting happen when the answer's turn comes.
 pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<Reply, CloseConnection> {
@@ -58,24 +64,50 @@ pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<R
     let context = context.clone();
     Ok(Reply::Pending(Box::pin(async move {
         let reads = poll.run().await;
-        for (target, read) in poll.targets.iter().zip(&reads) {
-            if let Ok(read) = read {
+        let refusals = refusals(context.version, &reads).await;
+        for (index, (target, read)) in poll.targets.iter().zip(&reads).enumerate() {
+            let refused = refusals.get(index).is_some_and(Option::is_some);
+            if let Ok(read) = read && !refused {
                 context.broker.metrics.fetched(read.next.since(target.offset), read.bytes);
             }
         }
-        let answered = assemble(&context, topics, reads, isolation);
+        let answered = assemble(&context, topics, reads, refusals, isolation);
         respond(context.version, 0, answered)
     })))
 }
 
-/// We never gave out a session, so nobody can continue one (S-55).
+/// What an old client must not be sent, read by read; empty when there is nothing to refuse.
+async fn refusals(version: i16, reads: &[TargetRead]) -> Vec<Option<ResponseError>> {
+    if version >= ZSTD_SINCE {
+        return Vec::new();
+    }
+    let chunks: Vec<Vec<Chunk>> = reads.iter().map(|read| read.as_ref().map(|read| read.chunks.clone()).unwrap_or_default()).collect();
+    // Of sealed segments the headers are read from the file.
+    let looking = tokio::task::spawn_blocking(move || chunks.iter().map(|chunks| refusal(chunks)).collect());
+    match looking.await {
+        Ok(refusals) => refusals,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+fn refusal(chunks: &[Chunk]) -> Option<ResponseError> {
+    match codecs::holds(Compression::Zstd, chunks) {
+        Ok(false) => None,
+        Ok(true) => Some(ResponseError::UnsupportedCompressionType),
+        Err(cause) => {
+            error!(%cause, "the headers of stored batches could not be read");
+            Some(ResponseError::KafkaStorageError)
+        }
+    }
+}
+
+/// We never gave out a session, so nobody can continue one: whatever its id, it is not found (S-55). Opening one, and closing one, are full fetches.
 fn session_error(request: &FetchRequest) -> Option<ResponseError> {
     const INITIAL: i32 = 0;
     const FINAL: i32 = -1;
-    match (request.session_id, request.session_epoch) {
-        (_, INITIAL | FINAL) => None,
-        (0, _) => Some(ResponseError::InvalidFetchSessionEpoch),
-        (_, _) => Some(ResponseError::FetchSessionIdNotFound),
+    match request.session_epoch {
+        INITIAL | FINAL => None,
+        _ => Some(ResponseError::FetchSessionIdNotFound),
     }
 }
 
@@ -167,8 +199,14 @@ fn target(context: &RequestContext, topic: &TopicInfo, asked: &FetchPartition, f
     Ok(Target { partition, offset, max_bytes, form: form.clone() })
 }
 
-fn assemble(context: &RequestContext, topics: Vec<PlannedTopic>, reads: Vec<TargetRead>, isolation: Isolation) -> Vec<FetchedTopic<Records>> {
-    let mut reads = reads.into_iter();
+fn assemble(
+    context: &RequestContext,
+    topics: Vec<PlannedTopic>,
+    reads: Vec<TargetRead>,
+    refusals: Vec<Option<ResponseError>>,
+    isolation: Isolation,
+) -> Vec<FetchedTopic<Records>> {
+    let mut reads = reads.into_iter().zip(refusals.into_iter().chain(std::iter::repeat(None)));
     let mut answered = Vec::with_capacity(topics.len());
     for topic in topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
@@ -176,8 +214,11 @@ fn assemble(context: &RequestContext, topics: Vec<PlannedTopic>, reads: Vec<Targ
             partitions.push(match planned.error {
                 Some(code) => failed(planned.index, code),
                 None => {
-                    let read = reads.next().expect("the poll returns one read per target, and there is a target per partition without error");
-                    assemble_one(context, &topic.name, planned.index, read, isolation)
+                    let (read, refused) = reads.next().expect("the poll returns one read per target, and there is a target per partition without error");
+                    match refused {
+                        Some(code) => failed(planned.index, code),
+                        None => assemble_one(context, &topic.name, planned.index, read, isolation),
+                    }
                 }
             });
         }

@@ -3,6 +3,8 @@
 //! A poll reads what there is; when that is not enough it is subscribed to its partitions and reads on where it stopped as they move. It never reads the same
 //! bytes twice, and a partition that did not move costs one look at its offsets.
 
+pub mod codecs;
+
 use std::time::Duration;
 
 use tokio::time::Instant;

@@ -30,6 +30,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// What every connection shares.
 #[derive(Debug)]
 pub struct ServerLimits {
+    /// `max.connections`.
+    pub max_connections: usize,
     /// `socket.request.max.bytes`.
     pub max_request_bytes: usize,
     /// `connections.max.idle.ms`; `None` keeps idle connections for ever.
@@ -60,6 +62,7 @@ impl ServerLimits {
         let max_request_bytes = usize::try_from(config.socket_request_max_bytes).expect("its bounds keep it positive");
         let request_memory = usize::try_from(config.queued_max_request_bytes).unwrap_or(Self::REQUEST_MEMORY);
         Self {
+            max_connections: usize::try_from(config.max_connections).expect("its bounds keep it positive"),
             max_request_bytes,
             max_idle: u64::try_from(config.connections_max_idle_ms).ok().map(Duration::from_millis),
             // The largest request must fit, or its connection would wait for ever.
@@ -77,12 +80,24 @@ impl ServerLimits {
 /// Cancel safe: dropping the future closes every connection.
 pub async fn serve(listener: TcpListener, broker: Arc<Broker>, limits: Arc<ServerLimits>, stop: CancellationToken) {
     let mut connections = JoinSet::new();
+    let mut is_full = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = connections.join_next(), if !connections.is_empty() => report(ended),
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => start(&mut connections, stream, peer, &broker, &limits, &stop),
+                Ok((stream, peer)) => {
+                    // Those that ended meanwhile no longer count.
+                    while let Some(ended) = connections.try_join_next() {
+                        report(ended);
+                    }
+                    let was_full = std::mem::replace(&mut is_full, connections.len() >= limits.max_connections);
+                    if is_full {
+                        refuse(stream, peer, limits.max_connections, was_full);
+                    } else {
+                        start(&mut connections, stream, peer, &broker, &limits, &stop);
+                    }
+                }
                 Err(error) => {
                     warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
@@ -100,6 +115,16 @@ pub async fn serve(listener: TcpListener, broker: Arc<Broker>, limits: Arc<Serve
     if drained.is_err() {
         info!(connections = connections.len(), "closing connections that did not finish in time");
         connections.shutdown().await;
+    }
+}
+
+/// Closes a connection that is one too many (S-11): the newest goes, so that those at work stay. A client that comes again and again is worth one warning.
+fn refuse(stream: TcpStream, peer: SocketAddr, max_connections: usize, is_known: bool) {
+    drop(stream);
+    if is_known {
+        debug!(%peer, max_connections, "connection refused");
+    } else {
+        warn!(%peer, max_connections, "connection refused: max.connections are open");
     }
 }
 

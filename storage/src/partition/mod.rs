@@ -146,6 +146,8 @@ pub struct PartitionStatus {
     pub local_segments: usize,
     /// Bytes of memory in the tail.
     pub tail_bytes: usize,
+    /// Bytes of the tail's batches alone, as they are in the WAL.
+    pub tail_batch_bytes: usize,
 }
 
 impl DurableSink for Inner {
@@ -207,6 +209,7 @@ impl Partition {
             local_bytes: state.local_bytes,
             local_segments: state.segments.values().filter(|segment| segment.is_local()).count(),
             tail_bytes: state.tail.size(),
+            tail_batch_bytes: state.tail.batch_bytes(),
         }
     }
 
