@@ -56,7 +56,8 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            // Messages hold those of their sources already.
+            eprintln!("weir: {error}");
             ExitCode::FAILURE
         }
     }
