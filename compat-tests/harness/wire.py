@@ -38,7 +38,7 @@ def build(container: type, version: int, values: dict):
             continue
         if field.is_struct_array() and value is not None:
             value = [build(field.data_class, version, item) for item in value]
-        elif field.is_struct():
+        elif field.is_struct() and value is not None:
             value = build(field.data_class, version, value)
         fields[name] = value
     return container(version=version, **fields)

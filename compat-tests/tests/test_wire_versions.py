@@ -15,7 +15,8 @@ from harness.record import Record
 from harness.wire import REQUESTS, Wire, record_batch
 
 CLIENT = BY_NAME["confluent-kafka"]
-NONE, MEMBER_ID_REQUIRED = 0, 79
+NONE, INVALID_REQUEST, SECURITY_DISABLED, MEMBER_ID_REQUIRED = 0, 42, 54, 79
+ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, RESOURCE_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND = 84, 85, 91, 105
 SUBSCRIPTION = bytes.fromhex("000000000001000474657374ffffffff")  # ConsumerProtocol v0: topic "test", no user data
 PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
 
@@ -216,6 +217,90 @@ class Scenario:
         answer = self.wire.send(47, version, {"group_id": "wire-simple", "topics": [topic]})
         assert answer.error_code == NONE and answer.topics[0].partitions[0].error_code == NONE
 
+    def offset_for_leader_epoch(self, version):
+        partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+        asked = {"replica_id": -1, "topics": [{"topic": self.topic, "partitions": [partition]}]}
+        found = self.wire.send(23, version, asked).topics[0].partitions[0]
+        assert (found.error_code, found.leader_epoch) == (NONE, 0) and found.end_offset >= 3
+
+    def describe_acls(self, version):
+        asked = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+        asked |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+        assert self.wire.send(29, version, asked).error_code == SECURITY_DISABLED
+
+    def create_acls(self, version):
+        acl = {"resource_type": 2, "resource_name": self.topic, "resource_pattern_type": 3, "principal": "User:a"}
+        acl |= {"host": "*", "operation": 3, "permission_type": 3}
+        assert self.wire.send(30, version, {"creations": [acl]}).results[0].error_code == SECURITY_DISABLED
+
+    def delete_acls(self, version):
+        acl = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+        acl |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+        assert self.wire.send(31, version, {"filters": [acl]}).filter_results[0].error_code == SECURITY_DISABLED
+
+    def elect_leaders(self, version):
+        topics = [{"topic": self.topic, "partitions": [0]}]
+        answer = self.wire.send(43, version, {"election_type": 0, "topic_partitions": topics, "timeout_ms": 10_000})
+        assert answer.replica_election_results[0].partition_result[0].error_code == ELECTION_NOT_NEEDED
+
+    def alter_partition_reassignments(self, version):
+        partition = {"partition_index": 0, "replicas": None}
+        asked = {"timeout_ms": 10_000, "topics": [{"name": self.topic, "partitions": [partition]}]}
+        found = self.wire.send(45, version, asked).responses[0].partitions[0]
+        assert found.error_code == NO_REASSIGNMENT_IN_PROGRESS
+
+    def list_partition_reassignments(self, version):
+        answer = self.wire.send(46, version, {"timeout_ms": 10_000, "topics": None})
+        assert answer.error_code == NONE and not answer.topics
+
+    def describe_client_quotas(self, version):
+        answer = self.wire.send(48, version, {"components": [], "strict": False})
+        assert answer.error_code == NONE and answer.entries == []
+
+    def alter_client_quotas(self, version):
+        # Refused either way: by Kafka because it does not know the quota.
+        entity, change = {"entity_type": "user", "entity_name": "a"}, {"key": "no_such_quota", "value": 1.0}
+        asked = {"entries": [{"entity": [entity], "ops": [change | {"remove": False}]}], "validate_only": True}
+        assert self.wire.send(49, version, asked).entries[0].error_code == INVALID_REQUEST
+
+    def describe_user_scram_credentials(self, version):
+        found = self.wire.send(50, version, {"users": [{"name": "nobody"}]}).results[0]
+        assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
+
+    def describe_quorum(self, version):
+        topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+        answer = self.wire.send(55, version, {"topics": [topic]})
+        found = answer.topics[0].partitions[0]
+        assert (answer.error_code, found.error_code) == (NONE, NONE)
+        assert [voter.replica_id for voter in found.current_voters] == [found.leader_id]
+
+    def describe_producers(self, version):
+        asked = {"topics": [{"name": self.topic, "partition_indexes": [0]}]}
+        found = self.wire.send(61, version, asked).topics[0].partitions[0]
+        assert (found.partition_index, found.error_code) == (0, NONE)
+
+    def describe_transactions(self, version):
+        found = self.wire.send(65, version, {"transactional_ids": ["nobody"]}).transaction_states[0]
+        assert (found.transactional_id, found.error_code) == ("nobody", TRANSACTIONAL_ID_NOT_FOUND)
+
+    def list_transactions(self, version):
+        asked = {"state_filters": ["Ongoing", "Sleeping"], "producer_id_filters": [], "duration_filter": -1}
+        answer = self.wire.send(66, version, asked | {"transactional_id_pattern": None})
+        assert (answer.error_code, list(answer.unknown_state_filters)) == (NONE, ["Sleeping"])
+
+    def list_config_resources(self, version):
+        answer = self.wire.send(74, version, {"resource_types": [2]})
+        names = {resource.resource_name for resource in answer.config_resources}
+        assert answer.error_code == NONE and (self.topic in names) == (version >= 1)
+
+    def describe_topic_partitions(self, version):
+        asked = {"topics": [{"name": self.topic}], "response_partition_limit": 2000, "cursor": None}
+        found = self.wire.send(75, version, asked).topics[0]
+        assert (found.error_code, found.name, found.partitions[0].partition_index) == (NONE, self.topic, 0)
+        cursor = {"topic_name": self.topic, "partition_index": 0}
+        again = self.wire.send(75, version, asked | {"cursor": cursor})
+        assert again.topics[0].topic_id == found.topic_id and again.next_cursor is None
+
 
 # Key -> the method that asks for it.
 SCENARIOS = {
@@ -237,14 +322,30 @@ SCENARIOS = {
     20: Scenario.delete_topics,
     21: Scenario.delete_records,
     22: Scenario.init_producer_id,
+    23: Scenario.offset_for_leader_epoch,
+    29: Scenario.describe_acls,
+    30: Scenario.create_acls,
+    31: Scenario.delete_acls,
     32: Scenario.describe_configs,
     33: Scenario.alter_configs,
     35: Scenario.describe_log_dirs,
     37: Scenario.create_partitions,
     42: Scenario.delete_groups,
+    43: Scenario.elect_leaders,
     44: Scenario.incremental_alter_configs,
+    45: Scenario.alter_partition_reassignments,
+    46: Scenario.list_partition_reassignments,
     47: Scenario.offset_delete,
+    48: Scenario.describe_client_quotas,
+    49: Scenario.alter_client_quotas,
+    50: Scenario.describe_user_scram_credentials,
+    55: Scenario.describe_quorum,
     60: Scenario.describe_cluster,
+    61: Scenario.describe_producers,
+    65: Scenario.describe_transactions,
+    66: Scenario.list_transactions,
+    74: Scenario.list_config_resources,
+    75: Scenario.describe_topic_partitions,
 }
 # Advertised, and closed or refused as Kafka does: nothing to answer in their layout.
 NOT_SPOKEN = {0: range(0, 3)}

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
+use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::{Encodable, StrBytes};
+use weir_model::PartitionId;
+use weir_storage::Partition;
 
 use super::{CloseConnection, Reply, Response};
 use crate::app::Broker;
@@ -30,6 +33,16 @@ impl RequestContext {
     #[must_use]
     pub fn client_id(&self) -> &str {
         self.client_id.as_deref().unwrap_or_default()
+    }
+
+    /// A partition, by its topic's name.
+    ///
+    /// # Errors
+    /// `UNKNOWN_TOPIC_OR_PARTITION`.
+    pub fn partition(&self, topic: &str, index: i32) -> Result<Partition, ResponseError> {
+        let storage = &self.broker.storage;
+        let topic = storage.topics().by_name(topic).map(|topic| topic.id());
+        topic.and_then(|topic| storage.partition(PartitionId { topic, index })).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
     /// Encodes a response that is complete.

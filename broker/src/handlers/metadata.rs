@@ -26,7 +26,7 @@ use super::{CloseConnection, Reply, RequestContext};
 const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 
 /// Every operation that Kafka defines on a topic: read, write, create, delete, alter, describe, describe configs, alter configs. There are no ACLs.
-const ALL_TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const ALL_TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// Every operation on the cluster: create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
 const ALL_CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;

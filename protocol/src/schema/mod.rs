@@ -71,6 +71,8 @@ pub enum Kind {
     Array(&'static Kind),
     /// A struct, with its tagged fields at its end in flexible versions.
     Struct(&'static Struct),
+    /// A struct that may be null: one byte in front says whether it is there, and any other than 1 that it is not, as the decoder reads it.
+    Nullable(&'static Struct),
 }
 
 /// A field and the versions that have it.
@@ -180,6 +182,11 @@ impl Walk<'_> {
                 Ok(())
             }
             Kind::Struct(structure) => self.structure(structure),
+            Kind::Nullable(structure) => {
+                let position = self.cursor.position();
+                let present = self.at(position, |cursor| cursor.take(1).map(|byte| byte == [1]))?;
+                if present { self.structure(structure) } else { Ok(()) }
+            }
         }
     }
 

@@ -7,10 +7,13 @@ const INT8: Kind = Kind::Fixed(1);
 const INT16: Kind = Kind::Fixed(2);
 const INT32: Kind = Kind::Fixed(4);
 const INT64: Kind = Kind::Fixed(8);
+const FLOAT64: Kind = Kind::Fixed(8);
 const UUID: Kind = Kind::Fixed(16);
 const STRING: Kind = Kind::String;
 const BYTES: Kind = Kind::Bytes;
+const INT8S: Kind = Kind::Array(&INT8);
 const INT32S: Kind = Kind::Array(&INT32);
+const INT64S: Kind = Kind::Array(&INT64);
 const STRINGS: Kind = Kind::Array(&STRING);
 const NEVER_FLEXIBLE: i16 = i16::MAX;
 
@@ -190,6 +193,24 @@ request!(OFFSET_FOR_LEADER_EPOCH = 23, flexible 4, [
     all(structs![all(STRING), all(structs![all(INT32), all(INT32), all(INT32)])]),
 ]);
 
+request!(DESCRIBE_ACLS = 29, flexible 2, [
+    all(INT8),   // resource type
+    all(STRING), // resource name
+    all(INT8),   // pattern type
+    all(STRING), // principal
+    all(STRING), // host
+    all(INT8),   // operation
+    all(INT8),   // permission
+]);
+
+request!(CREATE_ACLS = 30, flexible 2, [
+    all(structs![all(INT8), all(STRING), all(INT8), all(STRING), all(STRING), all(INT8), all(INT8)]),
+]);
+
+request!(DELETE_ACLS = 31, flexible 2, [
+    all(structs![all(INT8), all(STRING), all(INT8), all(STRING), all(STRING), all(INT8), all(INT8)]),
+]);
+
 request!(DESCRIBE_CONFIGS = 32, flexible 4, [
     all(structs![all(INT8), all(STRING), all(STRINGS)]),
     all(BOOL),      // include synonyms
@@ -207,14 +228,62 @@ request!(CREATE_PARTITIONS = 37, flexible 2, [
 
 request!(DELETE_GROUPS = 42, flexible 2, [all(STRINGS)]);
 
+request!(ELECT_LEADERS = 43, flexible 2, [
+    since(1, INT8), // election type
+    all(structs![all(STRING), all(INT32S)]),
+    all(INT32), // timeout
+]);
+
 request!(INCREMENTAL_ALTER_CONFIGS = 44, flexible 1, [
     all(structs![all(INT8), all(STRING), all(structs![all(STRING), all(INT8), all(STRING)])]),
     all(BOOL), // validate only
 ]);
 
+request!(ALTER_PARTITION_REASSIGNMENTS = 45, flexible 0, [
+    all(INT32),     // timeout
+    since(1, BOOL), // allow another replication factor
+    all(structs![all(STRING), all(structs![all(INT32), all(INT32S)])]),
+]);
+
 request!(LIST_PARTITION_REASSIGNMENTS = 46, flexible 0, [all(INT32), all(structs![all(STRING), all(INT32S)])]);
 request!(OFFSET_DELETE = 47, flexible NEVER_FLEXIBLE, [all(STRING), all(structs![all(STRING), all(structs![all(INT32)])])]);
+
+request!(DESCRIBE_CLIENT_QUOTAS = 48, flexible 1, [
+    all(structs![all(STRING), all(INT8), all(STRING)]),
+    all(BOOL), // strict
+]);
+
+request!(ALTER_CLIENT_QUOTAS = 49, flexible 1, [
+    all(structs![
+        all(structs![all(STRING), all(STRING)]),
+        all(structs![all(STRING), all(FLOAT64), all(BOOL)]),
+    ]),
+    all(BOOL), // validate only
+]);
+
+request!(DESCRIBE_USER_SCRAM_CREDENTIALS = 50, flexible 0, [all(structs![all(STRING)])]);
+request!(DESCRIBE_QUORUM = 55, flexible 0, [all(structs![all(STRING), all(structs![all(INT32)])])]);
 request!(DESCRIBE_CLUSTER = 60, flexible 0, [all(BOOL), since(1, INT8), since(2, BOOL)]);
+
+request!(DESCRIBE_PRODUCERS = 61, flexible 0, [all(structs![all(STRING), all(INT32S)])]);
+request!(DESCRIBE_TRANSACTIONS = 65, flexible 0, [all(STRINGS)]);
+
+request!(LIST_TRANSACTIONS = 66, flexible 0, [
+    all(STRINGS),     // states
+    all(INT64S),      // producer ids
+    since(1, INT64),  // least duration
+    since(2, STRING), // pattern of transactional ids
+]);
+
+request!(LIST_CONFIG_RESOURCES = 74, flexible 0, [since(1, INT8S)]);
+
+static PARTITION_CURSOR: Struct = Struct { fields: &[all(STRING), all(INT32)], tagged: &[] };
+
+request!(DESCRIBE_TOPIC_PARTITIONS = 75, flexible 0, [
+    all(structs![all(STRING)]),
+    all(INT32), // most partitions
+    all(Kind::Nullable(&PARTITION_CURSOR)),
+]);
 
 /// Every request body we know, ascending by key.
 pub static REQUESTS: &[&RequestSchema] = &[
@@ -237,13 +306,27 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DELETE_RECORDS,
     &INIT_PRODUCER_ID,
     &OFFSET_FOR_LEADER_EPOCH,
+    &DESCRIBE_ACLS,
+    &CREATE_ACLS,
+    &DELETE_ACLS,
     &DESCRIBE_CONFIGS,
     &ALTER_CONFIGS,
     &DESCRIBE_LOG_DIRS,
     &CREATE_PARTITIONS,
     &DELETE_GROUPS,
+    &ELECT_LEADERS,
     &INCREMENTAL_ALTER_CONFIGS,
+    &ALTER_PARTITION_REASSIGNMENTS,
     &LIST_PARTITION_REASSIGNMENTS,
     &OFFSET_DELETE,
+    &DESCRIBE_CLIENT_QUOTAS,
+    &ALTER_CLIENT_QUOTAS,
+    &DESCRIBE_USER_SCRAM_CREDENTIALS,
+    &DESCRIBE_QUORUM,
     &DESCRIBE_CLUSTER,
+    &DESCRIBE_PRODUCERS,
+    &DESCRIBE_TRANSACTIONS,
+    &LIST_TRANSACTIONS,
+    &LIST_CONFIG_RESOURCES,
+    &DESCRIBE_TOPIC_PARTITIONS,
 ];
