@@ -133,6 +133,9 @@ async fn the_one_leader_epoch_ends_at_the_high_watermark_and_others_are_not_know
     }
 }
 
+/// What is asked: topics, most partitions, cursor; and what is answered: topics, next cursor.
+type Way<'a> = (&'a [&'a str], i32, Option<(&'a str, i32)>, &'a [&'a str], Option<&'a str>);
+
 /// The topics and partitions answered, and where to go on.
 async fn describe(client: &mut Client, topics: &[&str], limit: i32, cursor: Option<(&str, i32)>) -> (Vec<String>, Option<String>) {
     let cursor = cursor.map(|(topic, partition)| Cursor::default().with_topic_name(name(topic)).with_partition_index(partition));
@@ -155,7 +158,7 @@ async fn topics_are_described_by_name_so_many_partitions_at_a_time() {
     let id = broker.topic("b", 3, &[]).await.id().as_uuid();
     broker.topic("a", 2, &[]).await;
     let mut client = broker.client().await;
-    let ways: [(&[&str], i32, Option<(&str, i32)>, &[&str], Option<&str>); 9] = [
+    let ways: [Way<'_>; 9] = [
         (&[], 2000, None, &["a[0, 1]", "b[0, 1, 2]"], None),
         (&[], 4, None, &["a[0, 1]", "b[0, 1]"], Some("b/2")),
         (&[], 4, Some(("b", 2)), &["b[2]"], None),
@@ -269,7 +272,9 @@ async fn resources_with_configs_are_topics_and_this_broker() {
     let mut client = broker.client().await;
     let metrics = client.call(0, &ListConfigResourcesRequest::default()).await;
     assert_eq!((metrics.error_code, metrics.config_resources.len()), (0, 0));
-    let ways: [(&[i8], i16, &[(i8, &str)]); 5] =
+    // The types asked for, the error, and what is listed.
+    type Way<'a> = (&'a [i8], i16, &'a [(i8, &'a str)]);
+    let ways: [Way<'_>; 5] =
         [(&[], 0, &[(2, "t"), (4, "0")]), (&[2], 0, &[(2, "t")]), (&[4, 16], 0, &[(4, "0")]), (&[8, 32], 0, &[]), (&[2, 3], 35, &[])];
     for (types, code, expected) in ways {
         let response = client.call(1, &ListConfigResourcesRequest::default().with_resource_types(types.to_vec())).await;
