@@ -223,7 +223,10 @@ impl Settings {
     ///
     /// # Errors
     /// [`SettingsError`]: the first thing that is unknown or wrong, in the order file, environment, `--set`, options.
-    pub fn resolve(options: &ServeOptions, environment: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
+    pub fn resolve(
+        options: &ServeOptions,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, SettingsError> {
         let mut given = BTreeMap::new();
         if let Some(path) = &options.config {
             given.extend(read_file(path)?);
@@ -246,7 +249,13 @@ impl Settings {
             listener_address(&config.advertised_listeners)?;
         }
         let http = checked_address(&options.http, "--http")?;
-        Ok(Self { data: PathBuf::from(&config.log_dirs), kafka, http, config, service_links: environment.service_links })
+        Ok(Self {
+            data: PathBuf::from(&config.log_dirs),
+            kafka,
+            http,
+            config,
+            service_links: environment.service_links,
+        })
     }
 }
 
@@ -255,7 +264,10 @@ impl Settings {
 /// # Errors
 /// [`SettingsError::Listener`] and [`SettingsError::Address`].
 pub fn listener_address(listener: &str) -> Result<String, SettingsError> {
-    let address = listener.trim().strip_prefix("PLAINTEXT://").ok_or_else(|| SettingsError::Listener { listener: listener.to_owned() })?;
+    let address = listener
+        .trim()
+        .strip_prefix("PLAINTEXT://")
+        .ok_or_else(|| SettingsError::Listener { listener: listener.to_owned() })?;
     checked_address(address, "listeners")
 }
 
@@ -298,18 +310,29 @@ fn checked_address(address: &str, place: &'static str) -> Result<String, Setting
 
 fn read_file(path: &Path) -> Result<BTreeMap<String, String>, SettingsError> {
     let text = std::fs::read_to_string(path).map_err(|source| SettingsError::File { path: path.to_owned(), source })?;
-    if path.extension().is_some_and(|extension| extension == "toml") { from_toml(path, &text) } else { from_properties(path, &text) }
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        from_toml(path, &text)
+    } else {
+        from_properties(path, &text)
+    }
 }
 
 /// Tables are names with dots: `[weir.wal]` and `sync = "group"` set `weir.wal.sync`, as `"weir.wal.sync" = "group"` does.
 fn from_toml(path: &Path, text: &str) -> Result<BTreeMap<String, String>, SettingsError> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| SettingsError::Toml { path: path.to_owned(), reason: error.to_string() })?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| SettingsError::Toml { path: path.to_owned(), reason: error.to_string() })?;
     let mut given = BTreeMap::new();
     flatten(path, "", table, &mut given)?;
     Ok(given)
 }
 
-fn flatten(path: &Path, prefix: &str, table: toml::Table, given: &mut BTreeMap<String, String>) -> Result<(), SettingsError> {
+fn flatten(
+    path: &Path,
+    prefix: &str,
+    table: toml::Table,
+    given: &mut BTreeMap<String, String>,
+) -> Result<(), SettingsError> {
     for (key, value) in table {
         let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         let text = match value {
@@ -321,8 +344,12 @@ fn flatten(path: &Path, prefix: &str, table: toml::Table, given: &mut BTreeMap<S
                 flatten(path, &name, inner, given)?;
                 continue;
             }
-            toml::Value::Array(_) => return Err(SettingsError::TomlValue { path: path.to_owned(), name, kind: "list" }),
-            toml::Value::Datetime(_) => return Err(SettingsError::TomlValue { path: path.to_owned(), name, kind: "date" }),
+            toml::Value::Array(_) => {
+                return Err(SettingsError::TomlValue { path: path.to_owned(), name, kind: "list" });
+            }
+            toml::Value::Datetime(_) => {
+                return Err(SettingsError::TomlValue { path: path.to_owned(), name, kind: "date" });
+            }
         };
         given.insert(name, text);
     }
@@ -343,7 +370,8 @@ fn from_properties(path: &Path, text: &str) -> Result<BTreeMap<String, String>, 
 }
 
 fn pair(text: &str, place: impl FnOnce() -> String) -> Result<(String, String), SettingsError> {
-    let (name, value) = text.split_once('=').ok_or_else(|| SettingsError::NoEquals { text: text.to_owned(), place: place() })?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| SettingsError::NoEquals { text: text.to_owned(), place: place() })?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -399,9 +427,13 @@ fn is_service_link(name: &str, value: &str) -> bool {
 
 /// The variable whose config has the name nearest to what this one would set.
 fn nearest_variable(variable: &str) -> Option<String> {
-    let as_config = |prefix: &str| format!("{prefix}{}", variable.trim_start_matches("WEIR_").to_ascii_lowercase().replace('_', "."));
+    let as_config = |prefix: &str| {
+        format!("{prefix}{}", variable.trim_start_matches("WEIR_").to_ascii_lowercase().replace('_', "."))
+    };
     ["weir.", ""].iter().find_map(|prefix| match BrokerConfig::def(&as_config(prefix)) {
-        Err(ConfigError::Unknown { nearest: Some(nearest), .. }) => BrokerConfig::def(nearest).ok().map(BrokerConfig::environment_name),
+        Err(ConfigError::Unknown { nearest: Some(nearest), .. }) => {
+            BrokerConfig::def(nearest).ok().map(BrokerConfig::environment_name)
+        }
         _ => None,
     })
 }
@@ -437,8 +469,13 @@ mod tests {
     #[test]
     fn set_wins_over_the_environment_and_the_environment_over_the_file() {
         let file = file(".properties", "# a comment\nnum.partitions = 3\nnode.id=1\n\nweir.wal.sync=none\n");
-        let options = ServeOptions { config: Some(file.path().to_owned()), set: vec!["num.partitions=5".to_owned()], ..options() };
-        let settings = resolve(&options, &[("WEIR_NUM_PARTITIONS", "4"), ("WEIR_NODE_ID", "2"), ("PATH", "/bin")]).expect("nothing is wrong");
+        let options = ServeOptions {
+            config: Some(file.path().to_owned()),
+            set: vec!["num.partitions=5".to_owned()],
+            ..options()
+        };
+        let settings = resolve(&options, &[("WEIR_NUM_PARTITIONS", "4"), ("WEIR_NODE_ID", "2"), ("PATH", "/bin")])
+            .expect("nothing is wrong");
         assert_eq!(settings.config.num_partitions, 5);
         assert_eq!(settings.config.node_id, 2);
         assert_eq!(settings.config.weir_wal_sync, weir_model::config::WalSync::None);
@@ -446,8 +483,10 @@ mod tests {
 
     #[test]
     fn toml_tables_are_names_with_dots() {
-        let file = file(".toml", "\"node.id\" = 7\n[weir.wal]\nsync = \"none\"\n[auto.create.topics]\nenable = false\n");
-        let settings = resolve(&ServeOptions { config: Some(file.path().to_owned()), ..options() }, &[]).expect("nothing is wrong");
+        let file =
+            file(".toml", "\"node.id\" = 7\n[weir.wal]\nsync = \"none\"\n[auto.create.topics]\nenable = false\n");
+        let settings = resolve(&ServeOptions { config: Some(file.path().to_owned()), ..options() }, &[])
+            .expect("nothing is wrong");
         assert_eq!(settings.config.node_id, 7);
         assert!(!settings.config.auto_create_topics_enable);
         assert_eq!(settings.config.weir_wal_sync, weir_model::config::WalSync::None);
@@ -455,7 +494,9 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused_with_the_nearest() {
-        let refused = |options: ServeOptions, environment: &[(&str, &str)]| resolve(&options, environment).expect_err("refused").to_string();
+        let refused = |options: ServeOptions, environment: &[(&str, &str)]| {
+            resolve(&options, environment).expect_err("refused").to_string()
+        };
         let set = refused(ServeOptions { set: vec!["num.partition=3".to_owned()], ..options() }, &[]);
         assert!(set.contains("num.partition`") && set.contains("num.partitions"), "{set}");
         let variable = refused(options(), &[("WEIR_NUM_PARTITION", "3")]);
@@ -481,7 +522,13 @@ mod tests {
         let settings = resolve(&options(), &links).expect("nothing is wrong");
         assert_eq!(settings.service_links, links.map(|(name, _)| name));
         assert_eq!(settings.kafka, "127.0.0.1:9092");
-        for (name, value) in [("WEIR_PORT", "9092"), ("WEIR_SERVICE_HOST", "kafka"), ("WEIR_PORT_KAFKA", "9092"), ("WEIR_PORT_9092_TCP_NAME", "x"), ("WEIR_HOST", "10.96.0.7")] {
+        for (name, value) in [
+            ("WEIR_PORT", "9092"),
+            ("WEIR_SERVICE_HOST", "kafka"),
+            ("WEIR_PORT_KAFKA", "9092"),
+            ("WEIR_PORT_9092_TCP_NAME", "x"),
+            ("WEIR_HOST", "10.96.0.7"),
+        ] {
             let error = resolve(&options(), &[(name, value)]).expect_err(name).to_string();
             assert!(error.contains(name), "{error}");
         }
@@ -494,7 +541,8 @@ mod tests {
             assert!(error.to_string().contains("HOST:PORT"), "{error}");
         }
         assert_eq!(split_address("[::1]:9092", "--kafka").expect("legal"), ("::1".to_owned(), 9092));
-        let error = resolve(&ServeOptions { set: vec!["listeners=SSL://127.0.0.1:9092".to_owned()], ..options() }, &[]).expect_err("not served");
+        let error = resolve(&ServeOptions { set: vec!["listeners=SSL://127.0.0.1:9092".to_owned()], ..options() }, &[])
+            .expect_err("not served");
         assert!(error.to_string().contains("PLAINTEXT://"), "{error}");
     }
 }

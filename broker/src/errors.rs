@@ -23,7 +23,10 @@ pub fn batch_error(error: &BatchError) -> ResponseError {
         BatchError::Length { .. } => ResponseError::CorruptMessage,
         BatchError::TooLarge { .. } | BatchError::DecompressedTooLarge { .. } => ResponseError::MessageTooLarge,
         BatchError::UnknownCompression { .. } => ResponseError::UnsupportedCompressionType,
-        BatchError::Magic { .. } | BatchError::Decompression { .. } | BatchError::Malformed(_) | BatchError::Control => ResponseError::InvalidRecord,
+        BatchError::Magic { .. }
+        | BatchError::Decompression { .. }
+        | BatchError::Malformed(_)
+        | BatchError::Control => ResponseError::InvalidRecord,
     }
 }
 
@@ -64,7 +67,9 @@ pub fn read_error(error: &ReadError, version: i16) -> ResponseError {
         ReadError::OffsetOutOfRange { .. } => ResponseError::OffsetOutOfRange,
         ReadError::Closed if version >= 13 => ResponseError::UnknownTopicId,
         ReadError::Closed => ResponseError::UnknownTopicOrPartition,
-        ReadError::Segment(_) | ReadError::Rows { .. } | ReadError::Cold(_) | ReadError::NoLake { .. } => ResponseError::KafkaStorageError,
+        ReadError::Segment(_) | ReadError::Rows { .. } | ReadError::Cold(_) | ReadError::NoLake { .. } => {
+            ResponseError::KafkaStorageError
+        }
         // Retriable, with a metadata refresh: by then the broker is back or gone.
         ReadError::Stopping => ResponseError::NotLeaderOrFollower,
     }

@@ -100,7 +100,9 @@ fn batch_at(content: &Bytes, position: usize) -> Result<AssignedBatch, BatchErro
 fn shown(bytes: Option<&[u8]>) -> String {
     match bytes {
         None => "null".to_owned(),
-        Some(bytes) if bytes.len() > SHOWN_BYTES => format!("{:?}... ({} bytes)", String::from_utf8_lossy(&bytes[..SHOWN_BYTES]), bytes.len()),
+        Some(bytes) if bytes.len() > SHOWN_BYTES => {
+            format!("{:?}... ({} bytes)", String::from_utf8_lossy(&bytes[..SHOWN_BYTES]), bytes.len())
+        }
         Some(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
     }
 }

@@ -23,7 +23,9 @@ fn main() -> ExitCode {
             let directory = data_directory(data, std::env::var_os("WEIR_LOG_DIRS"));
             finish(doctor::run(&directory, &mut std::io::stdout().lock()).map_err(anyhow::Error::from))
         }
-        Command::Log(LogCommand::Dump { file, records }) => finish(log_dump::dump(&file, records, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)),
+        Command::Log(LogCommand::Dump { file, records }) => {
+            finish(log_dump::dump(&file, records, &mut std::io::stdout().lock()).map_err(anyhow::Error::from))
+        }
     }
 }
 
@@ -38,7 +40,10 @@ fn table(command: TableCommand) -> ExitCode {
 }
 
 fn serve(options: &ServeOptions) -> ExitCode {
-    let settings = match Settings::resolve(options, std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))) {
+    let settings = match Settings::resolve(
+        options,
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+    ) {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("weir: {error}");
@@ -66,7 +71,8 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
 /// Lets the process open as many files as the system allows: every open segment takes one, and so does every connection.
 fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    let raised =
+        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit of open files stays as it is; many partitions or connections may not fit under it");
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus::{Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
 use weir_storage::Storage;
 
 use crate::app::Broker;
@@ -73,8 +75,15 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let registry = Registry::new();
-        let requests = IntCounterVec::new(Opts::new("weir_requests_total", "Kafka requests of served versions, by API."), &["api"]).expect("a legal name");
-        let seconds = HistogramOpts::new("weir_request_seconds", "From a request being read to its answer being sent, by API; long polls included.");
+        let requests = IntCounterVec::new(
+            Opts::new("weir_requests_total", "Kafka requests of served versions, by API."),
+            &["api"],
+        )
+        .expect("a legal name");
+        let seconds = HistogramOpts::new(
+            "weir_request_seconds",
+            "From a request being read to its answer being sent, by API; long polls included.",
+        );
         let seconds = HistogramVec::new(seconds.buckets(REQUEST_SECONDS.to_vec()), &["api"]).expect("a legal name");
         registry.register(Box::new(requests.clone())).expect("the first of its name");
         registry.register(Box::new(seconds.clone())).expect("the first of its name");

@@ -6,18 +6,25 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, BytesMut};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::{ApiVersionsRequest, BrokerId, FetchRequest, MetadataRequest, ProduceRequest, TopicName};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, BrokerId, FetchRequest, MetadataRequest, ProduceRequest, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::AsyncReadExt;
 use weir_model::record_batch::Compression;
 use wire::{Running, batch, produce_request, with_length};
 
 fn fetch(topic: &str, offset: i64, max_wait_ms: i32) -> FetchRequest {
-    FetchRequest::default().with_replica_id(BrokerId(-1)).with_max_wait_ms(max_wait_ms).with_min_bytes(1).with_max_bytes(1 << 20).with_topics(vec![
-        FetchTopic::default().with_topic(TopicName(StrBytes::from_string(topic.to_owned()))).with_partitions(vec![
-            FetchPartition::default().with_partition(0).with_fetch_offset(offset).with_partition_max_bytes(1 << 20),
-        ]),
-    ])
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(max_wait_ms)
+        .with_min_bytes(1)
+        .with_max_bytes(1 << 20)
+        .with_topics(vec![
+            FetchTopic::default().with_topic(TopicName(StrBytes::from_string(topic.to_owned()))).with_partitions(vec![
+                FetchPartition::default().with_partition(0).with_fetch_offset(offset).with_partition_max_bytes(1 << 20),
+            ]),
+        ])
 }
 
 /// The broker closes without an answer.
@@ -34,7 +41,14 @@ async fn answers_leave_in_request_order_although_the_first_waits() {
     let waiting = client.send(11, &fetch("t", 0, 300)).await;
     let metadata = client.send(9, &MetadataRequest::default()).await;
     let produced = client.send(8, &produce_request("t", 0, -1, batch(Compression::None, &[b"x"]))).await;
-    let versions = client.send(3, &ApiVersionsRequest::default().with_client_software_name("t".into()).with_client_software_version("1".into())).await;
+    let versions = client
+        .send(
+            3,
+            &ApiVersionsRequest::default()
+                .with_client_software_name("t".into())
+                .with_client_software_version("1".into()),
+        )
+        .await;
     // The produce was ordered while the fetch waited, so the fetch sees it.
     let (first, response) = client.receive::<FetchRequest>(11).await;
     assert_eq!(first, waiting);

@@ -11,13 +11,17 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
-use kafka_protocol::messages::{ApiVersionsRequest, BrokerId, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest, TopicName};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, BrokerId, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest,
+    ProduceRequest, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TimestampType;
 use weir_model::record_batch::{BatchBuilder, Compression, ValidBatch};
 use wire::{Client, NEW_YEAR, Running, at_offset, batch, batches, idempotent, produce_request, seal_crc};
 
-const CODECS: [Compression; 5] = [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+const CODECS: [Compression; 5] =
+    [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 
 fn name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
@@ -83,7 +87,11 @@ async fn every_version_of_produce_and_fetch_carries_the_same_batch() {
         }
         let response = client.call(version, &request).await;
         let partition = &response.responses[0].partition_responses[0];
-        assert_eq!((partition.error_code, partition.base_offset, partition.log_append_time_ms), (0, offset, -1), "version {version}");
+        assert_eq!(
+            (partition.error_code, partition.base_offset, partition.log_append_time_ms),
+            (0, offset, -1),
+            "version {version}"
+        );
         if version >= 5 {
             assert_eq!(partition.log_start_offset, 0);
         }
@@ -111,7 +119,8 @@ async fn null_and_empty_keys_values_and_headers_and_duplicate_header_keys_surviv
     broker.topic("t", 1, &[]).await;
     let mut client = broker.client().await;
     let mut builder = BatchBuilder::new(0, Compression::None, TimestampType::CreateTime);
-    let headers: [(&str, Option<&[u8]>); 4] = [("k", Some(b"first")), ("k", Some(b"second")), ("k", None), ("", Some(b""))];
+    let headers: [(&str, Option<&[u8]>); 4] =
+        [("k", Some(b"first")), ("k", Some(b"second")), ("k", None), ("", Some(b""))];
     builder.push_with_headers(0, NEW_YEAR, None, None, &headers);
     builder.push_with_headers(1, NEW_YEAR, Some(b""), Some(b""), &[]);
     let sent = builder.finish();
@@ -162,7 +171,11 @@ async fn min_bytes_are_waited_for_over_all_partitions() {
         writer.produce(8, "t", partition, -1, one.clone()).await;
     }
     let (_, response) = reader.receive::<FetchRequest>(11).await;
-    let sizes: Vec<usize> = response.responses[0].partitions.iter().map(|partition| partition.records.as_ref().expect("never null").len()).collect();
+    let sizes: Vec<usize> = response.responses[0]
+        .partitions
+        .iter()
+        .map(|partition| partition.records.as_ref().expect("never null").len())
+        .collect();
     assert_eq!(sizes, [2 * one.len(), one.len()]);
     // What had come while it waited is in order.
     let records = response.responses[0].partitions[0].records.clone().expect("never null");
@@ -180,7 +193,8 @@ async fn a_full_partition_is_answered_although_min_bytes_is_not_reached() {
     }
     let partition = ask(0).with_partition_max_bytes(i32::try_from(one.len() * 2).expect("small"));
     let started = Instant::now();
-    let response = client.call(11, &fetch_request("t", vec![partition]).with_min_bytes(1 << 20).with_max_wait_ms(20_000)).await;
+    let response =
+        client.call(11, &fetch_request("t", vec![partition]).with_min_bytes(1 << 20).with_max_wait_ms(20_000)).await;
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(batches(response.responses[0].partitions[0].records.clone().expect("never null")).len(), 2);
 }
@@ -198,7 +212,11 @@ async fn the_first_batch_comes_even_when_it_is_larger_than_every_limit() {
     let response = client.call(11, &fetch_request("t", partitions).with_max_bytes(1)).await;
     let partitions = &response.responses[0].partitions;
     assert_eq!(partitions[0].records, Some(at_offset(&one, 0)));
-    assert_eq!((partitions[1].error_code, partitions[1].records.as_deref()), (0, Some(&b""[..])), "the second finds no room");
+    assert_eq!(
+        (partitions[1].error_code, partitions[1].records.as_deref()),
+        (0, Some(&b""[..])),
+        "the second finds no room"
+    );
     assert_eq!(partitions[1].high_watermark, 1);
 }
 
@@ -265,10 +283,21 @@ async fn partitions_of_one_request_fail_alone() {
         TopicProduceData::default().with_name(name("nope")).with_partition_data(vec![data(0)]),
     ]);
     let response = client.call(8, &request).await;
-    let codes: Vec<i16> = response.responses.iter().flat_map(|topic| &topic.partition_responses).map(|partition| partition.error_code).collect();
+    let codes: Vec<i16> = response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partition_responses)
+        .map(|partition| partition.error_code)
+        .collect();
     assert_eq!(codes, [0, 3, 3, 3]);
     let bad_acks = client.call(8, &request.with_acks(2)).await;
-    assert!(bad_acks.responses.iter().flat_map(|topic| &topic.partition_responses).all(|partition| partition.error_code == 21));
+    assert!(
+        bad_acks
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partition_responses)
+            .all(|partition| partition.error_code == 21)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,8 +315,12 @@ async fn a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
     let broker = Running::start(&[]).await;
     broker.topic("t", 1, &[]).await;
     let mut client = broker.client().await;
-    let given = client.call(4, &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000)).await;
-    let another = client.call(4, &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000)).await;
+    let given = client
+        .call(4, &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000))
+        .await;
+    let another = client
+        .call(4, &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000))
+        .await;
     assert_eq!((given.error_code, given.producer_epoch), (0, 0));
     assert_ne!(given.producer_id, another.producer_id);
     let plain = batch(Compression::None, &[b"a", b"b"]);
@@ -307,7 +340,9 @@ async fn a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
 async fn a_transactional_id_is_refused_for_good() {
     let broker = Running::start(&[]).await;
     let mut client = broker.client().await;
-    let request = InitProducerIdRequest::default().with_transactional_id(Some(StrBytes::from_static_str("tx").into())).with_transaction_timeout_ms(60_000);
+    let request = InitProducerIdRequest::default()
+        .with_transactional_id(Some(StrBytes::from_static_str("tx").into()))
+        .with_transaction_timeout_ms(60_000);
     let response = client.call(4, &request).await;
     assert_eq!((response.error_code, response.producer_id.0), (53, -1));
 }
@@ -358,7 +393,8 @@ async fn rows_that_do_not_fit_their_table_are_named_and_good_batches_pass() {
     broker.topic("orders", 1, &[("weir.schema", "id BIGINT NOT NULL, amount DECIMAL(10,2)")]).await;
     let mut client = broker.client().await;
     let good = batch(Compression::Zstd, &[br#"{"id":1,"amount":9.99}"#, br#"{"id": 2, "amount": null}"#]);
-    let bad = batch(Compression::None, &[br#"{"id":3,"amount":1.00}"#, br#"{"id":"x"}"#, br#"{"amount":1}"#, b"not json"]);
+    let bad =
+        batch(Compression::None, &[br#"{"id":3,"amount":1.00}"#, br#"{"id":"x"}"#, br#"{"amount":1}"#, b"not json"]);
     assert_eq!(produced(&mut client, "orders", good.clone()).await.error_code, 0);
     let answer = produced(&mut client, "orders", bad).await;
     assert_eq!(answer.error_code, 87);
@@ -374,16 +410,24 @@ async fn rows_that_do_not_fit_their_table_are_named_and_good_batches_pass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sealed_table_gives_back_the_rows_and_the_columns_asked_for() {
     let broker = Running::start(&[]).await;
-    let topic = broker.topic("orders", 1, &[("weir.schema", "id BIGINT NOT NULL, item STRING, amount DECIMAL(10,2)")]).await;
+    let topic =
+        broker.topic("orders", 1, &[("weir.schema", "id BIGINT NOT NULL, item STRING, amount DECIMAL(10,2)")]).await;
     let mut client = broker.client().await;
-    let rows: Vec<String> = (0..100).map(|id| format!(r#"{{"id":{id},"item":"thing {id}","amount":{id}.50}}"#)).collect();
+    let rows: Vec<String> =
+        (0..100).map(|id| format!(r#"{{"id":{id},"item":"thing {id}","amount":{id}.50}}"#)).collect();
     let values: Vec<&[u8]> = rows.iter().map(String::as_bytes).collect();
     assert_eq!(produced(&mut client, "orders", batch(Compression::None, &values)).await.error_code, 0);
     let storage = broker.app.broker().storage.clone();
     for sealed in [false, true] {
         if sealed {
             let (storage, topic) = (storage.clone(), topic.clone());
-            assert_eq!(tokio::task::spawn_blocking(move || storage.seal_topic(&topic)).await.expect("no panic").expect("sealed"), 1);
+            assert_eq!(
+                tokio::task::spawn_blocking(move || storage.seal_topic(&topic))
+                    .await
+                    .expect("no panic")
+                    .expect("sealed"),
+                1
+            );
         }
         let records = fetch(&mut client, "orders", 0).await.records.expect("never null");
         assert_eq!(values_of(records), rows, "sealed: {sealed}");
@@ -399,7 +443,12 @@ async fn read_options_that_make_no_sense_are_answered_with_invalid_request() {
     let broker = Running::start(&[]).await;
     broker.topic("orders", 1, &[("weir.schema", "id BIGINT NOT NULL")]).await;
     broker.topic("raw", 1, &[]).await;
-    for (client_id, topic) in [("x;weir.columns=nope", "orders"), ("x;weir.filter=id > 1", "orders"), ("x;weir.colums=id", "orders"), ("x;weir.columns=id", "raw")] {
+    for (client_id, topic) in [
+        ("x;weir.columns=nope", "orders"),
+        ("x;weir.filter=id > 1", "orders"),
+        ("x;weir.colums=id", "orders"),
+        ("x;weir.columns=id", "raw"),
+    ] {
         let mut client = broker.client_called(client_id).await;
         let response = client.call(11, &fetch_request(topic, vec![ask(0), ask(0).with_partition(1)])).await;
         let codes: Vec<i16> = response.responses[0].partitions.iter().map(|partition| partition.error_code).collect();
@@ -407,7 +456,8 @@ async fn read_options_that_make_no_sense_are_answered_with_invalid_request() {
         assert!(codes[1] == 42 || codes[1] == 3, "{client_id}: {codes:?}");
         // Only reading is refused: the client can still look around, and write.
         assert_eq!(client.call(0, &ApiVersionsRequest::default()).await.error_code, 0);
-        let asked = MetadataRequest::default().with_topics(Some(vec![MetadataRequestTopic::default().with_name(Some(name(topic)))]));
+        let asked = MetadataRequest::default()
+            .with_topics(Some(vec![MetadataRequestTopic::default().with_name(Some(name(topic)))]));
         assert_eq!(client.call(9, &asked).await.topics[0].error_code, 0);
         assert_eq!(produced(&mut client, topic, batch(Compression::None, &[br#"{"id":1}"#])).await.error_code, 0);
     }
@@ -444,7 +494,9 @@ async fn a_fetch_session_is_never_given_out_and_never_found() {
     let mut client = broker.client().await;
     produced(&mut client, "t", batch(Compression::None, &[b"a"])).await;
     // Without one, opening one, closing one: full fetches. Going on with one: there is none.
-    for (id, epoch, code) in [(0, -1, 0), (0, 0, 0), (7, 0, 0), (7, -1, 0), (7, 1, 70), (0, 1, 70), (7, i32::MAX, 70), (7, -2, 70)] {
+    for (id, epoch, code) in
+        [(0, -1, 0), (0, 0, 0), (7, 0, 0), (7, -1, 0), (7, 1, 70), (0, 1, 70), (7, i32::MAX, 70), (7, -2, 70)]
+    {
         for version in [7, 12] {
             let request = fetch_request("t", vec![ask(0)]).with_session_id(id).with_session_epoch(epoch);
             let response = client.call(version, &request).await;
@@ -504,11 +556,17 @@ async fn list_offsets_finds_ends_and_times() {
     ];
     for (version, timestamp, code, offset, found) in cases {
         let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![
-            ListOffsetsTopic::default().with_name(name("t")).with_partitions(vec![ListOffsetsPartition::default().with_partition_index(0).with_timestamp(timestamp)]),
+            ListOffsetsTopic::default().with_name(name("t")).with_partitions(vec![
+                ListOffsetsPartition::default().with_partition_index(0).with_timestamp(timestamp),
+            ]),
         ]);
         let response = client.call(version, &request).await;
         let partition = &response.topics[0].partitions[0];
-        assert_eq!((partition.error_code, partition.offset, partition.timestamp), (code, offset, found), "version {version} timestamp {timestamp}");
+        assert_eq!(
+            (partition.error_code, partition.offset, partition.timestamp),
+            (code, offset, found),
+            "version {version} timestamp {timestamp}"
+        );
     }
     let twice = ListOffsetsPartition::default().with_timestamp(-1);
     let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![
@@ -516,7 +574,8 @@ async fn list_offsets_finds_ends_and_times() {
         ListOffsetsTopic::default().with_name(name("nope")).with_partitions(vec![ListOffsetsPartition::default()]),
     ]);
     let response = client.call(7, &request).await;
-    let codes: Vec<i16> = response.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect();
+    let codes: Vec<i16> =
+        response.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect();
     assert_eq!(codes, [42, 42, 3]);
 }
 
@@ -529,7 +588,14 @@ async fn metadata_lists_finds_creates_and_refuses() {
 
     let all = client.call(9, &MetadataRequest::default().with_topics(None)).await;
     assert_eq!(all.topics.len(), 1);
-    assert_eq!((all.topics[0].partitions.len(), all.topics[0].partitions[1].leader_id.0, all.topics[0].partitions[1].leader_epoch), (2, 0, 0));
+    assert_eq!(
+        (
+            all.topics[0].partitions.len(),
+            all.topics[0].partitions[1].leader_id.0,
+            all.topics[0].partitions[1].leader_epoch
+        ),
+        (2, 0, 0)
+    );
     assert_eq!(all.brokers[0].port, i32::from(broker.app.kafka().port()));
     assert_eq!(all.cluster_id.as_deref().map(str::len), Some(22));
     let all_in_v0 = client.call(0, &MetadataRequest::default().with_topics(Some(vec![]))).await;
@@ -537,7 +603,9 @@ async fn metadata_lists_finds_creates_and_refuses() {
     let none = client.call(1, &MetadataRequest::default().with_topics(Some(vec![]))).await;
     assert!(none.topics.is_empty() && none.brokers.len() == 1);
 
-    let refused = MetadataRequest::default().with_topics(Some(vec![topic("new"), topic("bad name")])).with_allow_auto_topic_creation(false);
+    let refused = MetadataRequest::default()
+        .with_topics(Some(vec![topic("new"), topic("bad name")]))
+        .with_allow_auto_topic_creation(false);
     let codes: Vec<i16> = client.call(9, &refused).await.topics.iter().map(|topic| topic.error_code).collect();
     assert_eq!(codes, [3, 17]);
     let created = client.call(9, &refused.with_allow_auto_topic_creation(true)).await;
@@ -545,8 +613,17 @@ async fn metadata_lists_finds_creates_and_refuses() {
     assert_eq!(produced(&mut client, "new", batch(Compression::None, &[b"a"])).await.error_code, 0, "usable at once");
 
     let by_id = |id| MetadataRequestTopic::default().with_name(None).with_topic_id(id);
-    let found = client.call(12, &MetadataRequest::default().with_topics(Some(vec![by_id(known.id().as_uuid()), by_id(uuid::Uuid::from_u128(9))]))).await;
-    assert_eq!((found.topics[0].error_code, found.topics[0].name.as_ref().map(|name| name.as_str())), (0, Some("known")));
+    let found = client
+        .call(
+            12,
+            &MetadataRequest::default()
+                .with_topics(Some(vec![by_id(known.id().as_uuid()), by_id(uuid::Uuid::from_u128(9))])),
+        )
+        .await;
+    assert_eq!(
+        (found.topics[0].error_code, found.topics[0].name.as_ref().map(|name| name.as_str())),
+        (0, Some("known"))
+    );
     assert_eq!(found.topics[1].error_code, 100);
     for version in 0..=13 {
         let response = client.call(version, &MetadataRequest::default().with_topics(Some(vec![topic("known")]))).await;

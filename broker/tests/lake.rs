@@ -18,11 +18,12 @@ use wire::{Client, Running, batch, batches};
 const ROWS: i64 = 2000;
 
 async fn fetch(client: &mut Client, topic: &str, offset: i64) -> PartitionData {
-    let request = FetchRequest::default().with_replica_id(BrokerId(-1)).with_max_wait_ms(0).with_max_bytes(10 << 20).with_topics(vec![
-        FetchTopic::default()
-            .with_topic(TopicName(StrBytes::from_string(topic.to_owned())))
-            .with_partitions(vec![FetchPartition::default().with_fetch_offset(offset).with_partition_max_bytes(10 << 20)]),
-    ]);
+    let request =
+        FetchRequest::default().with_replica_id(BrokerId(-1)).with_max_wait_ms(0).with_max_bytes(10 << 20).with_topics(
+            vec![FetchTopic::default().with_topic(TopicName(StrBytes::from_string(topic.to_owned()))).with_partitions(
+                vec![FetchPartition::default().with_fetch_offset(offset).with_partition_max_bytes(10 << 20)],
+            )],
+        );
     client.call(11, &request).await.responses[0].partitions[0].clone()
 }
 
@@ -110,7 +111,8 @@ async fn rows_come_back_byte_for_byte_from_tail_segment_and_lake() {
     tokio::time::sleep(Duration::from_millis(5)).await;
     let storage = broker.app.broker().storage.clone();
     tokio::task::spawn_blocking(move || storage.retain()).await.expect("no panic");
-    let partition = broker.app.broker().storage.partition(PartitionId { topic: topic.id(), index: 0 }).expect("it is there");
+    let partition =
+        broker.app.broker().storage.partition(PartitionId { topic: topic.id(), index: 0 }).expect("it is there");
     assert_eq!(partition.status().local_segments, 0, "the local copy is gone");
     assert_eq!(partition.offsets().log_start().get(), 0, "and nothing else is");
     assert_eq!(read_all(&mut client, "orders").await, from_tail);

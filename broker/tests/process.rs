@@ -34,7 +34,10 @@ fn start(data: &std::path::Path) -> Weir {
 }
 
 fn address<'a>(ready: &'a str, name: &str) -> &'a str {
-    ready.split_whitespace().find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).expect("the ready line names it")
+    ready
+        .split_whitespace()
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        .expect("the ready line names it")
 }
 
 fn get(address: &str, path: &str) -> String {
@@ -110,13 +113,19 @@ fn the_doctor_waits_for_the_broker_to_stop_and_says_what_it_finds() {
     assert_eq!(code, Some(0), "{error}");
     let (code, out, error) = run(&["doctor", "--data", &directory]);
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(error.starts_with("weir: a broker is running on ") && error.contains(&weir.child.id().to_string()), "{error}");
+    assert!(
+        error.starts_with("weir: a broker is running on ") && error.contains(&weir.child.id().to_string()),
+        "{error}"
+    );
     terminate(&weir.child);
     assert_eq!(weir.child.wait().expect("it ends").code(), Some(0));
 
     let (code, out, error) = run(&["doctor", "--data", &directory]);
     assert_eq!((code, error.as_str()), (Some(0), ""), "{out}");
-    assert!(out.lines().all(|line| line.starts_with("ok ") || line.starts_with("weir doctor: 0 damaged, 0 notes; ")), "{out}");
+    assert!(
+        out.lines().all(|line| line.starts_with("ok ") || line.starts_with("weir doctor: 0 damaged, 0 notes; ")),
+        "{out}"
+    );
     std::fs::remove_dir_all(data.path().join("wal")).expect("removed");
     let (code, out, error) = run(&["doctor", "--data", &directory]);
     assert_eq!(code, Some(1));
@@ -146,7 +155,13 @@ fn tables_are_made_listed_described_altered_and_dropped_from_the_command_line() 
     assert_eq!(listed, format!("NAME    PARTITIONS  COLUMNS\norders           3  {columns}\n"));
     done(&["alter", "orders", "--config", "retention.ms=7000", "--config", "weir.lake.enable=true"]);
     let described = done(&["describe", "orders"]);
-    for line in ["table       orders", "partitions  3", "config      retention.ms=7000", "config      weir.lake.enable=true", &format!("columns     {columns}")] {
+    for line in [
+        "table       orders",
+        "partitions  3",
+        "config      retention.ms=7000",
+        "config      weir.lake.enable=true",
+        &format!("columns     {columns}"),
+    ] {
         assert!(described.lines().any(|found| found == line), "{line} in {described}");
     }
     let json: serde_json::Value = serde_json::from_str(&done(&["describe", "orders", "--json"])).expect("JSON");

@@ -8,8 +8,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Fields, Int32Type, Int64Type, Schema as ArrowSchema, SchemaRef,
-    TimestampMicrosecondType,
+    DataType, Field, FieldRef, Fields, Int32Type, Int64Type, Schema as ArrowSchema, SchemaRef, TimestampMicrosecondType,
 };
 use iceberg::spec::{Schema, Type};
 
@@ -312,10 +311,8 @@ fn headers_to_log(kafka: &StructArray, rows: usize) -> Result<ArrayRef, LakeErro
 /// Partition and offset of every row of a lake batch.
 pub(crate) fn positions(batch: &RecordBatch) -> Result<(Int32Array, Int64Array), LakeError> {
     let kafka = kafka_of(batch)?;
-    let missing = |name: &str| LakeError::DataFile {
-        file: KAFKA_COLUMN.to_owned(),
-        reason: format!("it has no field '{name}'"),
-    };
+    let missing =
+        |name: &str| LakeError::DataFile { file: KAFKA_COLUMN.to_owned(), reason: format!("it has no field '{name}'") };
     let partition = kafka.column_by_name("partition").ok_or_else(|| missing("partition"))?;
     let offset = kafka.column_by_name("offset").ok_or_else(|| missing("offset"))?;
     let partition = as_type(partition, &DataType::Int32)?.as_primitive::<Int32Type>().clone();

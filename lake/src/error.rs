@@ -18,7 +18,9 @@ pub enum LakeError {
         source: std::io::Error,
     },
     /// The lake's own address cannot be used.
-    #[error("weir.lake.url '{url}' cannot be used: {reason}; give a folder, or a file://, s3://, gs://, az:// or memory:// URL")]
+    #[error(
+        "weir.lake.url '{url}' cannot be used: {reason}; give a folder, or a file://, s3://, gs://, az:// or memory:// URL"
+    )]
     Url {
         /// The address as configured.
         url: String,
@@ -77,7 +79,9 @@ pub enum LakeError {
         expected: TopicId,
     },
     /// A table of that name exists that Weir did not make.
-    #[error("table '{table}' was not made by Weir (it has no property '{property}'); rename or drop it, or rename the topic")]
+    #[error(
+        "table '{table}' was not made by Weir (it has no property '{property}'); rename or drop it, or rename the topic"
+    )]
     NotOurs {
         /// The table.
         table: TableIdent,
@@ -85,7 +89,9 @@ pub enum LakeError {
         property: &'static str,
     },
     /// A Weir table lost its marker.
-    #[error("table '{table}' has no readable tiering marker ({reason}); restore the property '{property}' from an older metadata file")]
+    #[error(
+        "table '{table}' has no readable tiering marker ({reason}); restore the property '{property}' from an older metadata file"
+    )]
     MarkerLost {
         /// The table.
         table: TableIdent,

@@ -67,7 +67,11 @@ pub(crate) fn to_lake(wire: &BinaryArray, item: &Arc<Field>) -> Result<LakeHeade
 }
 
 /// The wire bytes that [`to_lake`] was given. Either array may be missing from a file, as all null.
-pub(crate) fn to_wire(list: Option<&ListArray>, raw: Option<&BinaryArray>, rows: usize) -> Result<BinaryArray, LakeError> {
+pub(crate) fn to_wire(
+    list: Option<&ListArray>,
+    raw: Option<&BinaryArray>,
+    rows: usize,
+) -> Result<BinaryArray, LakeError> {
     let no_list = list.is_none_or(|list| list.null_count() == list.len());
     if no_list {
         return Ok(raw.cloned().unwrap_or_else(|| BinaryArray::new_null(rows)));
@@ -88,9 +92,8 @@ pub(crate) fn to_wire(list: Option<&ListArray>, raw: Option<&BinaryArray>, rows:
             let offsets = list.value_offsets();
             let range = usize::try_from(offsets[row]).unwrap_or(0)..usize::try_from(offsets[row + 1]).unwrap_or(0);
             wire.clear();
-            let headers = range.clone().map(|at| {
-                (keys.value(at).as_bytes(), values.is_valid(at).then(|| values.value(at)))
-            });
+            let headers =
+                range.clone().map(|at| (keys.value(at).as_bytes(), values.is_valid(at).then(|| values.value(at))));
             write(&mut wire, range.len(), headers);
             out.append_value(&wire);
         }
@@ -108,7 +111,10 @@ fn column<'a>(entries: &'a StructArray, name: &str) -> Result<&'a ArrayRef, Lake
 /// The item field of a headers list that carries no field ids.
 #[cfg(test)]
 pub(crate) fn plain_item() -> Arc<Field> {
-    let fields = arrow::datatypes::Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Binary, true)]);
+    let fields = arrow::datatypes::Fields::from(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Binary, true),
+    ]);
     Arc::new(Field::new("element", DataType::Struct(fields), false))
 }
 

@@ -29,15 +29,8 @@ use crate::LakeError;
 /// Name of the struct column that holds what Kafka knows of a row.
 pub const KAFKA_COLUMN: &str = "_kafka";
 /// The columns of the log schema that are not the user's.
-const LOG_SYSTEM_COLUMNS: [&str; 7] = [
-    LOG_OFFSET,
-    LOG_TIMESTAMP,
-    LOG_TIMESTAMP_TYPE,
-    LOG_KEY,
-    LOG_HEADERS,
-    LOG_VALUE_STYLE,
-    LOG_VALUE_RAW,
-];
+const LOG_SYSTEM_COLUMNS: [&str; 7] =
+    [LOG_OFFSET, LOG_TIMESTAMP, LOG_TIMESTAMP_TYPE, LOG_KEY, LOG_HEADERS, LOG_VALUE_STYLE, LOG_VALUE_RAW];
 /// Where a topic without a schema keeps its keys in the lake.
 pub const RAW_KEY: &str = "key";
 

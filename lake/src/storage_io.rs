@@ -72,8 +72,7 @@ impl LakeStorage {
         let options = std::env::vars()
             .filter(|(name, _)| CREDENTIAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
             .map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let (store, prefix) =
-            object_store::parse_url_opts(&parsed, options).map_err(|error| bad(error.to_string()))?;
+        let (store, prefix) = object_store::parse_url_opts(&parsed, options).map_err(|error| bad(error.to_string()))?;
         let store: Arc<dyn ObjectStore> = Arc::from(store);
         let store: Arc<dyn ObjectStore> =
             if prefix.as_ref().is_empty() { store } else { Arc::new(PrefixStore::new(store, prefix)) };
@@ -139,8 +138,7 @@ impl LakeStorage {
     /// # Errors
     /// [`LakeError::OutsideLake`] when the location is not below the root, or tries to leave it.
     pub fn path_of(&self, location: &str) -> Result<Path, LakeError> {
-        let outside =
-            || LakeError::OutsideLake { location: location.to_owned(), root: self.inner.root.clone() };
+        let outside = || LakeError::OutsideLake { location: location.to_owned(), root: self.inner.root.clone() };
         // `file:/x` and `file:///x` are the same place; clients write both.
         let normal = match location.strip_prefix("file:/") {
             Some(rest) if !rest.starts_with('/') => format!("file:///{rest}"),
@@ -218,13 +216,8 @@ impl LakeStorage {
     /// [`LakeError::OutsideLake`], or [`LakeError::Storage`].
     pub async fn list(&self, folder: &str) -> Result<Vec<String>, LakeError> {
         let path = self.path_of(folder.trim_end_matches('/'))?;
-        let mut found: Vec<String> = self
-            .inner
-            .store
-            .list(Some(&path))
-            .map_ok(|meta| self.location_of(&meta.location))
-            .try_collect()
-            .await?;
+        let mut found: Vec<String> =
+            self.inner.store.list(Some(&path)).map_ok(|meta| self.location_of(&meta.location)).try_collect().await?;
         found.sort();
         Ok(found)
     }
@@ -426,10 +419,9 @@ mod tests {
     #[tokio::test]
     async fn a_written_file_is_read_back_from_a_folder_and_from_memory() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        for storage in [
-            LakeStorage::open_folder(folder.path()).expect("open"),
-            LakeStorage::open("memory:///lake").expect("open"),
-        ] {
+        for storage in
+            [LakeStorage::open_folder(folder.path()).expect("open"), LakeStorage::open("memory:///lake").expect("open")]
+        {
             let io = storage.file_io();
             let location = format!("{}/weir/orders/data/a.bin", storage.root());
             io.new_output(&location).expect("output").write(Bytes::from_static(b"abc")).await.expect("write");

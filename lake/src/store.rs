@@ -138,10 +138,8 @@ impl LakeStore for MetaLakeStore {
         found
             .into_iter()
             .map(|(key, value)| {
-                let key = String::from_utf8(key.to_vec()).map_err(|error| LakeError::Record {
-                    key: format!("{key:?}"),
-                    reason: error.to_string(),
-                })?;
+                let key = String::from_utf8(key.to_vec())
+                    .map_err(|error| LakeError::Record { key: format!("{key:?}"), reason: error.to_string() })?;
                 Ok((key, value))
             })
             .collect()
@@ -172,17 +170,14 @@ mod tests {
 
     #[tokio::test]
     async fn both_stores_commit_all_or_nothing_and_only_as_expected() {
-        let stores: [Arc<dyn LakeStore>; 2] = [
-            Arc::new(MemoryLakeStore::default()),
-            Arc::new(MetaLakeStore::new(Arc::new(MemoryMetaStore::default()))),
-        ];
+        let stores: [Arc<dyn LakeStore>; 2] =
+            [Arc::new(MemoryLakeStore::default()), Arc::new(MetaLakeStore::new(Arc::new(MemoryMetaStore::default())))];
         for store in stores {
             let put = |key: &str, value: &'static str| Change::Put { key: key.to_owned(), value: Bytes::from(value) };
-            let expect = |key: &str, value: Option<&'static str>| Expect {
-                key: key.to_owned(),
-                value: value.map(Bytes::from),
-            };
-            let outcome = store.commit(vec![expect("lake/a", None)], vec![put("lake/a", "1"), put("lake/b", "2")]).await;
+            let expect =
+                |key: &str, value: Option<&'static str>| Expect { key: key.to_owned(), value: value.map(Bytes::from) };
+            let outcome =
+                store.commit(vec![expect("lake/a", None)], vec![put("lake/a", "1"), put("lake/b", "2")]).await;
             assert_eq!(outcome.expect("commits"), Outcome::Applied);
             let outcome = store.commit(vec![expect("lake/a", None)], vec![put("lake/b", "3")]).await;
             assert_eq!(outcome.expect("answers"), Outcome::Conflict);

@@ -224,7 +224,8 @@ impl Tierer {
         let kind = if topic.schema.is_raw() { TableKind::Raw } else { TableKind::Columns };
         let log = topic.schema.log_schema();
         let (table, marker) = committer.prepare(kind, &log).await?;
-        let todo: Vec<Todo> = targets.iter().filter_map(|(partition, bounds)| Todo::of(*partition, bounds, &marker)).collect();
+        let todo: Vec<Todo> =
+            targets.iter().filter_map(|(partition, bounds)| Todo::of(*partition, bounds, &marker)).collect();
         if todo.is_empty() {
             return Ok(Step { ends: to_offsets(&marker.ends), ..Step::default() });
         }

@@ -90,7 +90,13 @@ pub enum Piece<R> {
 /// When a record set is 2 GiB or larger, or there are more than 2^31 topics: limits far below that were checked when the request was served.
 #[must_use]
 pub fn encode<R: RecordCarrier>(response: FetchResponse<R>, version: i16) -> (Vec<Piece<R>>, usize) {
-    let mut encoder = Encoder { out: BytesMut::with_capacity(256), pieces: Vec::new(), size: 0, version, flexible: version >= FIRST_FLEXIBLE };
+    let mut encoder = Encoder {
+        out: BytesMut::with_capacity(256),
+        pieces: Vec::new(),
+        size: 0,
+        version,
+        flexible: version >= FIRST_FLEXIBLE,
+    };
     encoder.response(response);
     encoder.finish()
 }
@@ -197,7 +203,9 @@ impl<R: RecordCarrier> Encoder<R> {
         if self.flexible {
             put_unsigned_varint(&mut self.out, compact(count));
         } else {
-            self.out.put_i32(i32::try_from(count).expect("no more answers than the request had elements, which the guard bounds"));
+            self.out.put_i32(
+                i32::try_from(count).expect("no more answers than the request had elements, which the guard bounds"),
+            );
         }
     }
 

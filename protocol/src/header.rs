@@ -132,7 +132,9 @@ pub fn response_header(preamble: &Preamble, flexible: bool, body_size: usize) ->
     let tagged = flexible && preamble.key != API_VERSIONS;
     let header_size = if tagged { 5 } else { 4 };
     let mut out = BytesMut::with_capacity(4 + header_size);
-    out.put_i32(i32::try_from(header_size + body_size).expect("a response is smaller than 2 GiB: fetch.max.bytes bounds it"));
+    out.put_i32(
+        i32::try_from(header_size + body_size).expect("a response is smaller than 2 GiB: fetch.max.bytes bounds it"),
+    );
     out.put_i32(preamble.correlation_id);
     if tagged {
         out.put_u8(0);
@@ -163,8 +165,11 @@ mod tests {
 
     #[test]
     fn header_v2_keeps_the_client_id_uncompact_and_skips_unknown_tags() {
-        let (header, body) =
-            RequestHeader::parse(&frame(&[&[0, 2], b"me", &[2, 7, 3], b"abc", &[0x91, 0x4e, 4], b"a=b;", b"rest"]), true).expect("legal");
+        let (header, body) = RequestHeader::parse(
+            &frame(&[&[0, 2], b"me", &[2, 7, 3], b"abc", &[0x91, 0x4e, 4], b"a=b;", b"rest"]),
+            true,
+        )
+        .expect("legal");
         assert_eq!(header.client_id.as_deref(), Some("me"));
         assert_eq!(header.extension.as_deref(), Some("a=b;"));
         assert_eq!(&body[..], b"rest");
@@ -182,7 +187,10 @@ mod tests {
 
     #[test]
     fn a_header_with_a_million_tags_is_refused_before_they_are_read() {
-        assert_eq!(RequestHeader::parse(&frame(&[&[0, 0, 0xc0, 0x84, 0x3d]]), true), Err(HeaderError::TooManyTags(1_000_000)));
+        assert_eq!(
+            RequestHeader::parse(&frame(&[&[0, 0, 0xc0, 0x84, 0x3d]]), true),
+            Err(HeaderError::TooManyTags(1_000_000))
+        );
     }
 
     #[test]

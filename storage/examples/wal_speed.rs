@@ -50,10 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn round(directory: &Path, entry_bytes: usize, waiting: Waiting, total_bytes: usize) -> Result<(), Box<dyn Error>> {
-    let config = WalConfig {
-        sync: SyncPolicy::Group,
-        ..WalConfig::default()
-    };
+    let config = WalConfig { sync: SyncPolicy::Group, ..WalConfig::default() };
     let wal = Wal::open(Arc::new(RealDisk::new()), directory, config.clone(), &mut |_, _, _| {})?;
     let body = random_bytes(entry_bytes);
     let per_thread = total_bytes / entry_bytes / 4;
@@ -70,9 +67,7 @@ fn round(directory: &Path, entry_bytes: usize, waiting: Waiting, total_bytes: us
     drop(wal);
     let mut replayed = 0;
     let started = (Instant::now(), cpu_seconds()?);
-    let wal = Wal::open(Arc::new(RealDisk::new()), directory, config, &mut |_, _, batch| {
-        replayed += batch.len()
-    })?;
+    let wal = Wal::open(Arc::new(RealDisk::new()), directory, config, &mut |_, _, batch| replayed += batch.len())?;
     let (replay_seconds, replay_cpu) = since(started)?;
     drop(wal);
     let gigabytes = (per_thread * 4 * entry_bytes) as f64 / 1e9;
@@ -95,10 +90,7 @@ fn round(directory: &Path, entry_bytes: usize, waiting: Waiting, total_bytes: us
 
 fn push_many(wal: &Wal, thread: u32, body: &Bytes, count: usize, waiting: Waiting) {
     let sink: Arc<dyn DurableSink> = Arc::new(Silent);
-    let partition = PartitionId {
-        topic: TopicId::random(),
-        index: i32::try_from(thread).expect("small"),
-    };
+    let partition = PartitionId { topic: TopicId::random(), index: i32::try_from(thread).expect("small") };
     let mut last = WalSeq::ZERO;
     for number in 0..count {
         let mut admission = block_on(wal.admit(Wal::entry_bytes(body.len()))).expect("admitted");

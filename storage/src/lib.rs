@@ -20,7 +20,9 @@ pub mod topics;
 pub mod wal;
 
 pub use cold::{ColdError, ColdTier, ColumnsRead};
-pub use partition::{Appended, AppendError, Chunk, Partition, PartitionStatus, ReadError, ReadLimits, RowForm, RowsRead, TimestampHit};
+pub use partition::{
+    AppendError, Appended, Chunk, Partition, PartitionStatus, ReadError, ReadLimits, RowForm, RowsRead, TimestampHit,
+};
 pub use shared::Counters;
 pub use signal::ReadSignal;
 pub use store::{AdmitError, OpenError, Storage, StorageOptions};

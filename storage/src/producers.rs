@@ -206,7 +206,9 @@ mod tests {
         let table = table_with(&(0..6).map(|n| batch(0, n * 2, 2, i64::from(n) * 2)).collect::<Vec<_>>());
         assert!(matches!(table.check(&batch(0, 0, 2, 0)), Err(SequenceError::OutOfOrder { expected: 12, .. })));
         for n in 1..6 {
-            let Ok(Verdict::Duplicate(known)) = table.check(&batch(0, n * 2, 2, 0)) else { panic!("batch {n} forgotten") };
+            let Ok(Verdict::Duplicate(known)) = table.check(&batch(0, n * 2, 2, 0)) else {
+                panic!("batch {n} forgotten")
+            };
             assert_eq!(known.base_offset.get(), i64::from(n) * 2);
         }
         assert_eq!(table.check(&batch(0, 12, 1, 0)), Ok(Verdict::Append));

@@ -150,14 +150,20 @@ struct SystemColumns<'a> {
 impl<'a> SystemColumns<'a> {
     fn of(columns: &'a RecordBatch) -> Result<Self, RowsError> {
         if columns.num_columns() <= column::HEADERS {
-            return Err(RowsError::Schema(format!("{} columns, at least {} expected", columns.num_columns(), column::HEADERS + 1)));
+            return Err(RowsError::Schema(format!(
+                "{} columns, at least {} expected",
+                columns.num_columns(),
+                column::HEADERS + 1
+            )));
         }
         let named = |at: usize| columns.column(at);
         let missing = |what: &str| RowsError::Schema(format!("column {what} is missing or of another type"));
         Ok(Self {
             offset: named(column::OFFSET).as_primitive_opt().ok_or_else(|| missing("_offset"))?,
             timestamp: named(column::TIMESTAMP).as_primitive_opt().ok_or_else(|| missing("_timestamp"))?,
-            timestamp_type: named(column::TIMESTAMP_TYPE).as_primitive_opt().ok_or_else(|| missing("_timestamp_type"))?,
+            timestamp_type: named(column::TIMESTAMP_TYPE)
+                .as_primitive_opt()
+                .ok_or_else(|| missing("_timestamp_type"))?,
             key: named(column::KEY).as_binary_opt().ok_or_else(|| missing("_key"))?,
             headers: named(column::HEADERS).as_binary_opt().ok_or_else(|| missing("_headers"))?,
         })
@@ -230,8 +236,11 @@ impl SystemCollector {
             let record = record?;
             self.offset.append_value(header.base_offset + i64::from(record.offset_delta));
             // Readers of an append-time batch take its max timestamp for every record.
-            let timestamp =
-                if append_time { header.max_timestamp } else { header.base_timestamp.wrapping_add(record.timestamp_delta) };
+            let timestamp = if append_time {
+                header.max_timestamp
+            } else {
+                header.base_timestamp.wrapping_add(record.timestamp_delta)
+            };
             self.timestamp.append_value(timestamp);
             self.timestamp_type.append_value(i8::from(append_time));
             self.key.append_option(record.key);

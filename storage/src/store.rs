@@ -18,8 +18,10 @@ use crate::cold::ColdTier;
 use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, DecodeError, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError, MetaStore, RocksMetaStore};
-use crate::partition::{Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory};
-use crate::shared::{Counters, Work, Shared};
+use crate::partition::{
+    Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory,
+};
+use crate::shared::{Counters, Shared, Work};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
 use crate::wal::{Admission, OnFatal, SyncPolicy, Wal, WalConfig, WalError, WalSeq, WalStats};
 
@@ -395,7 +397,11 @@ impl Storage {
     ///
     /// # Errors
     /// [`TopicError::Config`] and [`TopicError::Schema`]; nothing changed then.
-    pub fn alter_configs(&self, topic: TopicId, configs: BTreeMap<String, String>) -> Result<Arc<TopicInfo>, TopicError> {
+    pub fn alter_configs(
+        &self,
+        topic: TopicId,
+        configs: BTreeMap<String, String>,
+    ) -> Result<Arc<TopicInfo>, TopicError> {
         let _change = self.inner.change.lock();
         let known = self.topics().get(topic).cloned().ok_or(TopicError::Unknown(topic))?;
         if known.record.configs.get("weir.schema") != configs.get("weir.schema") {
@@ -422,8 +428,9 @@ impl Storage {
         for index in first..topic.partitions() {
             let id = PartitionId { topic: topic.id(), index };
             let recovered = Recovered::new_partition();
-            let partition = Partition::recover(Arc::clone(&self.inner.shared), Arc::clone(topic), id, recovered, Vec::new())
-                .expect("a partition without segments has nothing that could fail to open");
+            let partition =
+                Partition::recover(Arc::clone(&self.inner.shared), Arc::clone(topic), id, recovered, Vec::new())
+                    .expect("a partition without segments has nothing that could fail to open");
             self.inner.partitions.insert(id, partition);
         }
     }
@@ -468,9 +475,7 @@ impl Storage {
         if ids.next == ids.block_end {
             let meta = &self.inner.shared.meta;
             let stored = meta.get(manifest::PRODUCER_IDS.as_bytes())?;
-            let start = stored
-                .and_then(|value| std::str::from_utf8(&value).ok()?.parse::<i64>().ok())
-                .unwrap_or(0);
+            let start = stored.and_then(|value| std::str::from_utf8(&value).ok()?.parse::<i64>().ok()).unwrap_or(0);
             let end = start + PRODUCER_ID_BLOCK;
             meta.commit(MetaBatch::new().put(manifest::PRODUCER_IDS, end.to_string()))?;
             *ids = ProducerIds { next: start, block_end: end };
@@ -516,7 +521,9 @@ impl Storage {
                     );
                 }
                 Ok(_) => {}
-                Err(RetainError::Segment(error)) => tracing::warn!(%error, "a file that is no longer named stays behind"),
+                Err(RetainError::Segment(error)) => {
+                    tracing::warn!(%error, "a file that is no longer named stays behind")
+                }
                 Err(error) => tracing::warn!(partition = %partition.id(), %error, "retention will try again"),
             }
         }
@@ -613,8 +620,12 @@ impl Inner {
 
     /// The partitions with the largest tails, as many as hold `bytes` together, at most one commit's worth.
     fn largest(&self, bytes: usize) -> Vec<PartitionId> {
-        let mut tails: Vec<(usize, PartitionId)> =
-            self.partitions.iter().map(|entry| (entry.value().tail_size(), *entry.key())).filter(|tail| tail.0 > 0).collect();
+        let mut tails: Vec<(usize, PartitionId)> = self
+            .partitions
+            .iter()
+            .map(|entry| (entry.value().tail_size(), *entry.key()))
+            .filter(|tail| tail.0 > 0)
+            .collect();
         tails.sort_unstable_by(|one, other| other.cmp(one));
         let mut held = 0;
         let enough = |(size, _): &(usize, PartitionId)| {
@@ -627,7 +638,8 @@ impl Inner {
 
     /// The partitions whose unsealed rows lie in the oldest part of the WAL, at most one commit's worth.
     fn oldest(&self) -> Vec<PartitionId> {
-        let unsealed = self.partitions.iter().filter_map(|entry| entry.value().oldest_unsealed().map(|seq| (seq, *entry.key())));
+        let unsealed =
+            self.partitions.iter().filter_map(|entry| entry.value().oldest_unsealed().map(|seq| (seq, *entry.key())));
         let mut unsealed: Vec<(WalSeq, PartitionId)> = unsealed.collect();
         unsealed.sort_unstable();
         unsealed.into_iter().take(SEAL_TOGETHER).map(|(_, id)| id).collect()
@@ -677,8 +689,8 @@ fn load_topics(meta: &dyn MetaStore, config: &BrokerConfig) -> Result<Topics, Op
     for (key, value) in meta.scan_prefix(manifest::TOPICS.as_bytes())? {
         let record: TopicRecord = manifest::decode(&String::from_utf8_lossy(&key), &value)?;
         let name = record.name.to_string();
-        let topic = TopicInfo::resolve(record, config)
-            .map_err(|source| OpenError::Topic { name, source: Box::new(source) })?;
+        let topic =
+            TopicInfo::resolve(record, config).map_err(|source| OpenError::Topic { name, source: Box::new(source) })?;
         topics = topics.with(Arc::new(topic));
     }
     Ok(topics)

@@ -56,7 +56,12 @@ impl Tail {
     /// When it does not lie after the last one (LOG-4).
     pub fn push(&mut self, entry: TailEntry) {
         if let Some(last) = self.entries.back() {
-            assert!(last.end() <= entry.start(), "LOG-4: batch at {} follows one that ends at {}", entry.start(), last.end());
+            assert!(
+                last.end() <= entry.start(),
+                "LOG-4: batch at {} follows one that ends at {}",
+                entry.start(),
+                last.end()
+            );
         }
         self.size += entry.size;
         self.batch_bytes += entry.batch.size();

@@ -28,7 +28,17 @@ fn row(index: u64, separators: (&str, &str)) -> String {
         ("price", format!("{}.{}5", random % 1000, random % 97)),
         ("paid", format!("{}", random.is_multiple_of(3))),
         ("currency", "\"EUR\"".to_owned()),
-        ("at", format!("\"2026-03-{:02}T{:02}:{:02}:{:02}.{:03}Z\"", 1 + random % 28, random % 24, random % 60, random / 7 % 60, random % 1000)),
+        (
+            "at",
+            format!(
+                "\"2026-03-{:02}T{:02}:{:02}:{:02}.{:03}Z\"",
+                1 + random % 28,
+                random % 24,
+                random % 60,
+                random / 7 % 60,
+                random % 1000
+            ),
+        ),
         ("note", if random.is_multiple_of(4) { "null".to_owned() } else { "\"leave at door\"".to_owned() }),
     ];
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\"{colon}{value}")).collect();
@@ -53,7 +63,12 @@ fn rate(what: &str, bytes: usize, rows: usize, mut work: impl FnMut()) {
         work();
         best = best.min(cpu_seconds() - start);
     }
-    println!("{what:<28} {:>7.0} MB/s  {:>6.2} M rows/s  {:>5.0} ns/row", bytes as f64 / best / 1e6, rows as f64 / best / 1e6, best / rows as f64 * 1e9);
+    println!(
+        "{what:<28} {:>7.0} MB/s  {:>6.2} M rows/s  {:>5.0} ns/row",
+        bytes as f64 / best / 1e6,
+        rows as f64 / best / 1e6,
+        best / rows as f64 * 1e9
+    );
 }
 
 fn main() {
@@ -114,7 +129,8 @@ fn main() {
         rate("  encode 2 of 10 columns", bytes, rows, || {
             black_box(encode(Some(&[0, 3])));
         });
-        let memory: usize = decoded.iter().flat_map(RecordBatch::columns).map(|array| array.get_array_memory_size()).sum();
+        let memory: usize =
+            decoded.iter().flat_map(RecordBatch::columns).map(|array| array.get_array_memory_size()).sum();
         println!("  columns in memory: {} B per row", memory / rows);
     }
 }

@@ -59,7 +59,9 @@ pub enum OptionError {
         found: String,
     },
     /// An empty column name.
-    #[error("weir.columns={found} holds an empty name: write names divided by single commas, as in weir.columns=id,amount")]
+    #[error(
+        "weir.columns={found} holds an empty name: write names divided by single commas, as in weir.columns=id,amount"
+    )]
     EmptyColumn {
         /// The value found.
         found: String,
@@ -110,7 +112,9 @@ impl ReadOptions {
             if seen.contains(&name) {
                 return Err(OptionError::Repeated { name });
             }
-            let Some(value) = value.filter(|value| !value.is_empty()) else { return Err(OptionError::NoValue { name }) };
+            let Some(value) = value.filter(|value| !value.is_empty()) else {
+                return Err(OptionError::NoValue { name });
+            };
             match (name.as_str(), value) {
                 ("weir.columns", value) => options.columns = Some(column_names(value)?),
                 (_, "rows") => options.format = ReadFormat::Rows,
@@ -128,7 +132,11 @@ impl ReadOptions {
     /// [`OptionError::UnknownColumn`] with the names the table has.
     pub fn resolve(&self, schema: &TableSchema) -> Result<Option<Vec<usize>>, OptionError> {
         let Some(names) = &self.columns else { return Ok(None) };
-        names.iter().map(|name| schema.column_index(name).ok_or_else(|| unknown_column(name, schema))).collect::<Result<_, _>>().map(Some)
+        names
+            .iter()
+            .map(|name| schema.column_index(name).ok_or_else(|| unknown_column(name, schema)))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 }
 
@@ -178,7 +186,9 @@ mod tests {
 
     #[test]
     fn columns_and_format_are_read_in_any_order_and_with_blanks() {
-        let options = ReadOptions::from_client_id("dash-1; weir.format = arrow ;weir.columns=id, amount").expect("good").expect("some");
+        let options = ReadOptions::from_client_id("dash-1; weir.format = arrow ;weir.columns=id, amount")
+            .expect("good")
+            .expect("some");
         assert_eq!(options.format, ReadFormat::Arrow);
         assert_eq!(options.columns, Some(vec!["id".to_owned(), "amount".to_owned()]));
         let rows = ReadOptions::from_client_id("weir.format=rows").expect("good").expect("some");

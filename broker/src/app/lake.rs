@@ -10,11 +10,11 @@ use axum::Router;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
-use weir_lake::catalog::topic_table;
 use weir_lake::catalog::rest::router;
+use weir_lake::catalog::topic_table;
 use weir_lake::{
-    ColdOptions, ColdReader, EmbeddedCatalog, LakeCatalog, LakeError, LakeStorage, MetaLakeStore, PourOnLoad, TierBounds, TierOptions, TierReport, TierSource,
-    TierTopic, Tierer,
+    ColdOptions, ColdReader, EmbeddedCatalog, LakeCatalog, LakeError, LakeStorage, MetaLakeStore, PourOnLoad,
+    TierBounds, TierOptions, TierReport, TierSource, TierTopic, Tierer,
 };
 use weir_model::config::BrokerConfig;
 use weir_model::{Clock, Offset, PartitionId, TopicId};
@@ -55,7 +55,12 @@ impl Lake {
     ///
     /// # Errors
     /// [`LakeStartError`].
-    pub async fn open(storage: &Storage, config: &BrokerConfig, data: &Path, clock: Arc<dyn Clock>) -> Result<Self, LakeStartError> {
+    pub async fn open(
+        storage: &Storage,
+        config: &BrokerConfig,
+        data: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LakeStartError> {
         let files = match config.weir_lake_url.as_str() {
             "" => LakeStorage::open_folder(&data.join("lake"))?,
             url => LakeStorage::open(url)?,
@@ -68,13 +73,22 @@ impl Lake {
             let storage = storage.clone();
             move |topic: TopicId| storage.topics().get(topic).map(|topic| topic_table(topic.name().as_str()))
         };
-        storage.set_cold_tier(Arc::new(ColdReader::new(Arc::clone(&catalog), files.clone(), Arc::new(names), ColdOptions::default())));
+        storage.set_cold_tier(Arc::new(ColdReader::new(
+            Arc::clone(&catalog),
+            files.clone(),
+            Arc::new(names),
+            ColdOptions::default(),
+        )));
         Ok(Self { catalog, files, tierer: Arc::new(tierer) })
     }
 
     /// The embedded Iceberg REST catalog, to be mounted at `/iceberg`. Loading a table pours it first.
     pub fn router(&self) -> Router {
-        router(Arc::clone(&self.catalog), &self.files, Arc::new(PourOnLoad::new(Arc::clone(&self.tierer), POUR_ON_LOAD_LIMIT)))
+        router(
+            Arc::clone(&self.catalog),
+            &self.files,
+            Arc::new(PourOnLoad::new(Arc::clone(&self.tierer), POUR_ON_LOAD_LIMIT)),
+        )
     }
 
     /// Pours what a topic holds now into its table, and returns when that can be read from there.
@@ -110,7 +124,10 @@ impl Lake {
                 () = tokio::time::sleep(TICK) => {}
             }
             let topics = storage.topics();
-            let lagging = topics.iter().filter(|topic| topic.config.weir_lake_enable && lags(&storage, topic)).map(|topic| (topic.id(), freshness(topic)));
+            let lagging = topics
+                .iter()
+                .filter(|topic| topic.config.weir_lake_enable && lags(&storage, topic))
+                .map(|topic| (topic.id(), freshness(topic)));
             let room = POURS_AT_ONCE.saturating_sub(pours.len());
             for topic in schedule.due(lagging, room, Instant::now()) {
                 debug!(%topic, "pouring");
@@ -129,7 +146,8 @@ fn freshness(topic: &TopicInfo) -> Duration {
 fn lags(storage: &Storage, topic: &TopicInfo) -> bool {
     storage.partitions(topic).iter().any(|partition| {
         let status = partition.status();
-        status.lake_end.unwrap_or(status.offsets.log_start()).max(status.offsets.log_start()) < status.offsets.last_stable()
+        status.lake_end.unwrap_or(status.offsets.log_start()).max(status.offsets.log_start())
+            < status.offsets.last_stable()
     })
 }
 
@@ -207,8 +225,15 @@ impl TierSource for LogSource {
         Some(TierBounds { log_start: offsets.log_start(), last_stable: offsets.last_stable() })
     }
 
-    async fn read_columns(&self, partition: PartitionId, from: Offset, to: Offset, max_bytes: usize) -> Result<ColumnsRead, LakeError> {
-        let partition = self.storage.partition(partition).ok_or_else(|| LakeError::Source("the topic was deleted".to_owned()))?;
+    async fn read_columns(
+        &self,
+        partition: PartitionId,
+        from: Offset,
+        to: Offset,
+        max_bytes: usize,
+    ) -> Result<ColumnsRead, LakeError> {
+        let partition =
+            self.storage.partition(partition).ok_or_else(|| LakeError::Source("the topic was deleted".to_owned()))?;
         partition.read_columns(from, to, None, max_bytes).await.map_err(|error| LakeError::Source(error.to_string()))
     }
 

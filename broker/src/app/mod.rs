@@ -19,10 +19,10 @@ use weir_storage::{OpenError, Storage, StorageOptions};
 
 use crate::cli::{Settings, SettingsError};
 use crate::coordinator::{CoordinatorError, GroupCoordinator};
+use crate::http;
 use crate::metrics::Metrics;
 use crate::server::{ServerLimits, serve};
 use crate::topics::Topics;
-use crate::http;
 pub use identity::Identity;
 pub use lake::{Lake, LakeStartError};
 
@@ -101,7 +101,10 @@ impl App {
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let Settings { config, data, kafka, http, service_links } = settings;
         if !service_links.is_empty() {
-            info!(variables = service_links.join(","), "environment variables of Kubernetes services, not configs: ignored");
+            info!(
+                variables = service_links.join(","),
+                "environment variables of Kubernetes services, not configs: ignored"
+            );
         }
         let config = Arc::new(config);
         let kafka_listener = listen(&kafka, "Kafka").await?;
@@ -112,14 +115,34 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let options = StorageOptions::new(data.clone(), Arc::clone(&config), Arc::clone(&clock));
         let storage = blocking(move || Storage::open(options)).await;
-        let storage = storage.map_err(|source| StartError::Storage { directory: data.display().to_string(), source: Box::new(source) })?;
+        let storage = storage.map_err(|source| StartError::Storage {
+            directory: data.display().to_string(),
+            source: Box::new(source),
+        })?;
 
-        let identity = Identity::new(storage.cluster_id().to_owned(), config.node_id, &config.advertised_listeners, kafka)?;
+        let identity =
+            Identity::new(storage.cluster_id().to_owned(), config.node_id, &config.advertised_listeners, kafka)?;
         let topics = Topics::new(storage.clone(), Arc::clone(&config), Arc::clone(&clock));
         let stop = CancellationToken::new();
         let lake = Arc::new(Lake::open(&storage, &config, &data, Arc::clone(&clock)).await?);
-        let groups = GroupCoordinator::start(storage.clone(), Arc::clone(&config), Arc::clone(&clock), topics.clone(), stop.clone()).await?;
-        let broker = Arc::new(Broker { identity, config: Arc::clone(&config), clock, storage, topics, groups, lake, metrics: Arc::new(Metrics::new()) });
+        let groups = GroupCoordinator::start(
+            storage.clone(),
+            Arc::clone(&config),
+            Arc::clone(&clock),
+            topics.clone(),
+            stop.clone(),
+        )
+        .await?;
+        let broker = Arc::new(Broker {
+            identity,
+            config: Arc::clone(&config),
+            clock,
+            storage,
+            topics,
+            groups,
+            lake,
+            metrics: Arc::new(Metrics::new()),
+        });
         let limits = Arc::new(ServerLimits::from_config(&config));
         let tasks = vec![
             ("kafka", tokio::spawn(serve(kafka_listener, Arc::clone(&broker), limits, stop.clone()))),

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tracing::error;
 use weir_model::config::BrokerConfig;
-use weir_model::record_batch::{AssignedBatch, BatchBuilder, BatchError, BatchHeader, BatchLimits, Compression, RecordIter, ValidBatch};
+use weir_model::record_batch::{
+    AssignedBatch, BatchBuilder, BatchError, BatchHeader, BatchLimits, Compression, RecordIter, ValidBatch,
+};
 use weir_model::{Clock, Isolation, Offset, PartitionId, TimestampType};
 use weir_storage::{AdmitError, AppendError, Chunk, Partition, ReadError, ReadLimits, RowForm, Storage, TopicInfo};
 
@@ -220,7 +222,9 @@ fn read_records(mut bytes: Bytes, from: Offset, partition: i32, records: &mut Ve
             }
             match Record::parse(record.key.unwrap_or_default(), record.value) {
                 Ok(known) => records.extend(known),
-                Err(cause) => error!(topic = GROUP_TOPIC, partition, offset, %cause, "a record of a group does not read and is passed over"),
+                Err(cause) => {
+                    error!(topic = GROUP_TOPIC, partition, offset, %cause, "a record of a group does not read and is passed over")
+                }
             }
         }
     }

@@ -87,7 +87,10 @@ impl GroupCoordinator {
         stop: CancellationToken,
     ) -> Result<Self, CoordinatorError> {
         let log = StorageLog { storage, topics, config: Arc::clone(&config), clock: Arc::clone(&clock) };
-        let count = usize::try_from(log.partition_count()).ok().filter(|count| *count > 0).ok_or(CoordinatorError::NoPartitions)?;
+        let count = usize::try_from(log.partition_count())
+            .ok()
+            .filter(|count| *count > 0)
+            .ok_or(CoordinatorError::NoPartitions)?;
         let written = log.written_partitions();
         let coordinator = Self::with_log(Arc::new(log), count, config, clock, stop);
         for partition in written {
@@ -97,7 +100,13 @@ impl GroupCoordinator {
         Ok(coordinator)
     }
 
-    fn with_log(log: Arc<dyn GroupLog>, count: usize, config: Arc<BrokerConfig>, clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+    fn with_log(
+        log: Arc<dyn GroupLog>,
+        count: usize,
+        config: Arc<BrokerConfig>,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) -> Self {
         let shards = (0..count).map(|_| Mutex::new(None)).collect();
         Self { inner: Arc::new(Inner { shards, log, config, clock, stop: stop.child_token() }) }
     }

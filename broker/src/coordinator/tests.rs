@@ -69,12 +69,25 @@ fn commit(offset: i64) -> Commit {
         instance_id: None,
         generation: -1,
         retention_ms: None,
-        offsets: vec![OffsetToCommit { topic: Arc::from("t"), partition: 0, offset, leader_epoch: None, metadata: Arc::from("") }],
+        offsets: vec![OffsetToCommit {
+            topic: Arc::from("t"),
+            partition: 0,
+            offset,
+            leader_epoch: None,
+            metadata: Arc::from(""),
+        }],
     }
 }
 
 fn sync(member_id: &Arc<str>, generation: i32) -> Sync {
-    Sync { member_id: member_id.clone(), instance_id: None, generation, protocol_type: None, protocol_name: None, assignments: Vec::new() }
+    Sync {
+        member_id: member_id.clone(),
+        instance_id: None,
+        generation,
+        protocol_type: None,
+        protocol_name: None,
+        assignments: Vec::new(),
+    }
 }
 
 fn group(name: &str) -> Arc<str> {
@@ -106,7 +119,8 @@ async fn commits_survive_a_restart_of_the_coordinator() {
         let topics = second.fetch(group(name), None).await.wait().await.expect("served");
         assert_eq!(topics[0].partitions[0].1.as_ref().map(|committed| committed.offset), Some(7));
     }
-    let mut names: Vec<_> = second.list().await.expect("served").into_iter().map(|listing| listing.group.to_string()).collect();
+    let mut names: Vec<_> =
+        second.list().await.expect("served").into_iter().map(|listing| listing.group.to_string()).collect();
     names.sort();
     assert_eq!(names, ["a", "b", "c", "d"]);
     second.stop().await;
@@ -155,7 +169,10 @@ async fn a_log_that_refuses_is_answered_and_served_again_when_it_recovers() {
     let log = Arc::new(MemoryLog::default());
     let coordinator = coordinator(&log);
     log.refuses.store(true, Ordering::SeqCst);
-    assert_eq!(coordinator.commit(group("g"), commit(1)).await.wait().await, Ok(Err(GroupError::CoordinatorNotAvailable)));
+    assert_eq!(
+        coordinator.commit(group("g"), commit(1)).await.wait().await,
+        Ok(Err(GroupError::CoordinatorNotAvailable))
+    );
     log.refuses.store(false, Ordering::SeqCst);
     assert_eq!(coordinator.commit(group("g"), commit(2)).await.wait().await, Ok(Ok(())));
     coordinator.stop().await;
@@ -202,7 +219,8 @@ async fn on_disk(directory: &std::path::Path) -> (Storage, GroupCoordinator) {
     let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let config = Arc::new(BrokerConfig::resolve(&given).expect("valid"));
     let clock = Arc::new(SystemClock);
-    let storage = Storage::open(StorageOptions::new(directory.to_owned(), Arc::clone(&config), clock.clone())).expect("opens");
+    let storage =
+        Storage::open(StorageOptions::new(directory.to_owned(), Arc::clone(&config), clock.clone())).expect("opens");
     let topics = Topics::new(storage.clone(), Arc::clone(&config), clock.clone());
     let started = GroupCoordinator::start(storage.clone(), config, clock, topics, CancellationToken::new()).await;
     (storage, started.expect("starts"))
@@ -220,12 +238,19 @@ async fn groups_are_found_again_in_the_wal_and_in_segments() {
     for round in 0..3 {
         let (storage, coordinator) = on_disk(directory.path()).await;
         for name in names {
-            assert_eq!(committed(&coordinator, name).await, (round > 0).then_some(round - 1), "{name} in round {round}");
+            assert_eq!(
+                committed(&coordinator, name).await,
+                (round > 0).then_some(round - 1),
+                "{name} in round {round}"
+            );
             assert_eq!(coordinator.commit(group(name), commit(round)).await.wait().await, Ok(Ok(())));
         }
         if round == 0 {
             let member = coordinator.join(group("m"), join(1_800_000)).await.wait().await.expect("served");
-            assert_eq!(coordinator.sync(group("m"), sync(&member.member_id, 1)).await.wait().await.expect("served").error, None);
+            assert_eq!(
+                coordinator.sync(group("m"), sync(&member.member_id, 1)).await.wait().await.expect("served").error,
+                None
+            );
         }
         let found = coordinator.describe(group("m")).await.wait().await.expect("served").expect("there");
         assert_eq!((found.state, found.members.len()), (group::GroupState::Stable, 1), "round {round}");

@@ -16,7 +16,10 @@ const REASON: &str = "client quotas are not built: nothing is throttled, so none
 /// Refuses each.
 pub async fn handle(context: &RequestContext, request: AlterClientQuotasRequest) -> Result<Reply, CloseConnection> {
     let entries = request.entries.into_iter().map(|entry| {
-        let entity = entry.entity.into_iter().map(|part| EntityData::default().with_entity_type(part.entity_type).with_entity_name(part.entity_name));
+        let entity = entry
+            .entity
+            .into_iter()
+            .map(|part| EntityData::default().with_entity_type(part.entity_type).with_entity_name(part.entity_name));
         EntryData::default()
             .with_error_code(ResponseError::InvalidRequest.code())
             .with_error_message(Some(StrBytes::from_static_str(REASON)))

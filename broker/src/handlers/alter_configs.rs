@@ -23,7 +23,8 @@ const BROKER: i8 = 4;
 
 /// Replaces them one resource after the other; each all or nothing.
 pub async fn handle(context: &RequestContext, request: AlterConfigsRequest) -> Result<Reply, CloseConnection> {
-    let named: Vec<(i8, StrBytes)> = request.resources.iter().map(|resource| (resource.resource_type, resource.resource_name.clone())).collect();
+    let named: Vec<(i8, StrBytes)> =
+        request.resources.iter().map(|resource| (resource.resource_type, resource.resource_name.clone())).collect();
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
         let response = AlterConfigsResourceResponse::default()
@@ -31,7 +32,9 @@ pub async fn handle(context: &RequestContext, request: AlterConfigsRequest) -> R
             .with_resource_name(resource.resource_name.clone());
         responses.push(match alter(context, &named, resource, request.validate_only).await {
             Ok(()) => response,
-            Err((code, reason)) => response.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+            Err((code, reason)) => {
+                response.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
+            }
         });
     }
     context.ready(&AlterConfigsResponse::default().with_responses(responses))
@@ -40,7 +43,10 @@ pub async fn handle(context: &RequestContext, request: AlterConfigsRequest) -> R
 /// A resource can be altered when it is a topic, named once in the request.
 pub(super) fn check_resource(named: &[(i8, StrBytes)], kind: i8, name: &str) -> Result<(), (ResponseError, String)> {
     if named.iter().filter(|(other_kind, other)| *other_kind == kind && **other == *name).count() > 1 {
-        return Err((ResponseError::InvalidRequest, format!("resource '{name}' is named more than once in the request")));
+        return Err((
+            ResponseError::InvalidRequest,
+            format!("resource '{name}' is named more than once in the request"),
+        ));
     }
     match kind {
         TOPIC => Ok(()),
@@ -48,7 +54,10 @@ pub(super) fn check_resource(named: &[(i8, StrBytes)], kind: i8, name: &str) -> 
             let reason = "broker configs are read at the start: set them in the config file, in the environment or with --set, and restart";
             Err((ResponseError::InvalidRequest, reason.to_owned()))
         }
-        other => Err((ResponseError::InvalidRequest, format!("configs of resource type {other} are not served: alter those of a topic (2)"))),
+        other => Err((
+            ResponseError::InvalidRequest,
+            format!("configs of resource type {other} are not served: alter those of a topic (2)"),
+        )),
     }
 }
 

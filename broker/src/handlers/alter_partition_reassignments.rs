@@ -6,20 +6,27 @@
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::alter_partition_reassignments_request::ReassignablePartition;
-use kafka_protocol::messages::alter_partition_reassignments_response::{ReassignablePartitionResponse, ReassignableTopicResponse};
+use kafka_protocol::messages::alter_partition_reassignments_response::{
+    ReassignablePartitionResponse, ReassignableTopicResponse,
+};
 use kafka_protocol::messages::{AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse};
 use kafka_protocol::protocol::StrBytes;
 
 use super::{CloseConnection, Reply, RequestContext};
 
 /// Answers at once.
-pub async fn handle(context: &RequestContext, request: AlterPartitionReassignmentsRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(
+    context: &RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+) -> Result<Reply, CloseConnection> {
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             let answer = ReassignablePartitionResponse::default().with_partition_index(asked.partition_index);
             match check(context, topic.name.as_str(), asked) {
                 Ok(()) => answer,
-                Err((code, reason)) => answer.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+                Err((code, reason)) => {
+                    answer.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
+                }
             }
         });
         let partitions = partitions.collect();
@@ -38,7 +45,9 @@ fn check(context: &RequestContext, topic: &str, asked: &ReassignablePartition) -
         None => Err((ResponseError::NoReassignmentInProgress, ResponseError::NoReassignmentInProgress.to_string())),
         Some([replica]) if **replica == node_id => Ok(()),
         Some(_) => {
-            let reason = format!("broker {node_id} is the only one, and has every partition: the replicas can be [{node_id}] and nothing else");
+            let reason = format!(
+                "broker {node_id} is the only one, and has every partition: the replicas can be [{node_id}] and nothing else"
+            );
             Err((ResponseError::InvalidReplicaAssignment, reason))
         }
     }

@@ -42,7 +42,9 @@ impl RequestContext {
     pub fn partition(&self, topic: &str, index: i32) -> Result<Partition, ResponseError> {
         let storage = &self.broker.storage;
         let topic = storage.topics().by_name(topic).map(|topic| topic.id());
-        topic.and_then(|topic| storage.partition(PartitionId { topic, index })).ok_or(ResponseError::UnknownTopicOrPartition)
+        topic
+            .and_then(|topic| storage.partition(PartitionId { topic, index }))
+            .ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
     /// Encodes a response that is complete.
@@ -54,7 +56,10 @@ impl RequestContext {
     }
 
     /// A response that comes later: encoded when `future` is done.
-    pub fn pending<M: Encodable>(&self, future: impl Future<Output = Result<M, CloseConnection>> + Send + 'static) -> Reply {
+    pub fn pending<M: Encodable>(
+        &self,
+        future: impl Future<Output = Result<M, CloseConnection>> + Send + 'static,
+    ) -> Reply {
         let version = self.version;
         Reply::Pending(future.map(move |message| Response::message(&message?, version)).boxed())
     }

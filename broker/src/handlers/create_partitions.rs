@@ -22,7 +22,9 @@ pub async fn handle(context: &RequestContext, request: CreatePartitionsRequest) 
         let result = CreatePartitionsTopicResult::default().with_name(topic.name.clone());
         results.push(match create(context, &names, &topic, request.validate_only).await {
             Ok(()) => result,
-            Err((code, reason)) => result.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+            Err((code, reason)) => {
+                result.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
+            }
         });
     }
     context.ready(&CreatePartitionsResponse::default().with_results(results))
@@ -37,8 +39,14 @@ async fn create(
     if names.iter().filter(|name| **name == topic.name).count() > 1 {
         return Err((ResponseError::InvalidRequest, "the topic is named more than once in the request".to_owned()));
     }
-    let assignments: Option<Vec<Vec<i32>>> =
-        topic.assignments.as_ref().map(|list| list.iter().map(|one| one.broker_ids.iter().map(|id| id.0).collect()).collect());
-    let created = context.broker.topics.create_partitions(topic.name.as_str(), topic.count, assignments.as_deref(), validate_only).await;
+    let assignments: Option<Vec<Vec<i32>>> = topic
+        .assignments
+        .as_ref()
+        .map(|list| list.iter().map(|one| one.broker_ids.iter().map(|id| id.0).collect()).collect());
+    let created = context
+        .broker
+        .topics
+        .create_partitions(topic.name.as_str(), topic.count, assignments.as_deref(), validate_only)
+        .await;
     created.map_err(|error| (topic_error(&error), message(&error)))
 }

@@ -22,8 +22,12 @@ use crate::topics::{CreatedTopic, NewTopic, TopicError, topic_entries};
 /// Makes them one by one.
 pub async fn handle(context: &RequestContext, request: CreateTopicsRequest) -> Result<Reply, CloseConnection> {
     let mut seen = BTreeSet::new();
-    let repeated: BTreeSet<String> =
-        request.topics.iter().map(|topic| topic.name.as_str().to_owned()).filter(|name| !seen.insert(name.clone())).collect();
+    let repeated: BTreeSet<String> = request
+        .topics
+        .iter()
+        .map(|topic| topic.name.as_str().to_owned())
+        .filter(|name| !seen.insert(name.clone()))
+        .collect();
     let mut answered = BTreeSet::new();
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
@@ -44,14 +48,19 @@ pub async fn handle(context: &RequestContext, request: CreateTopicsRequest) -> R
     context.ready(&CreateTopicsResponse::default().with_topics(results))
 }
 
-async fn create(context: &RequestContext, topic: CreatableTopic, validate_only: bool) -> Result<CreatedTopic, TopicError> {
+async fn create(
+    context: &RequestContext,
+    topic: CreatableTopic,
+    validate_only: bool,
+) -> Result<CreatedTopic, TopicError> {
     let mut overrides = BTreeMap::new();
     for config in topic.configs {
         let name = config.name.to_string();
         let value = config.value.ok_or_else(|| ConfigError::NoValue { name: name.clone() })?;
         overrides.insert(name, value.to_string());
     }
-    let assignments = topic.assignments.into_iter().map(|one| (one.partition_index, one.broker_ids.iter().map(|id| id.0).collect()));
+    let assignments =
+        topic.assignments.into_iter().map(|one| (one.partition_index, one.broker_ids.iter().map(|id| id.0).collect()));
     let topic = NewTopic {
         name: topic.name.as_str().to_owned(),
         partitions: topic.num_partitions,

@@ -27,17 +27,24 @@ pub async fn handle(context: &RequestContext, request: DeleteRecordsRequest) -> 
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {
             let result = DeleteRecordsPartitionResult::default().with_partition_index(partition.partition_index);
-            partitions.push(match delete(context, info.map(|info| &**info), partition.partition_index, partition.offset).await {
-                Ok(start) => result.with_low_watermark(start.get()),
-                Err(code) => result.with_low_watermark(-1).with_error_code(code.code()),
-            });
+            partitions.push(
+                match delete(context, info.map(|info| &**info), partition.partition_index, partition.offset).await {
+                    Ok(start) => result.with_low_watermark(start.get()),
+                    Err(code) => result.with_low_watermark(-1).with_error_code(code.code()),
+                },
+            );
         }
         topics.push(DeleteRecordsTopicResult::default().with_name(topic.name).with_partitions(partitions));
     }
     context.ready(&DeleteRecordsResponse::default().with_topics(topics))
 }
 
-async fn delete(context: &RequestContext, topic: Option<&TopicInfo>, index: i32, offset: i64) -> Result<Offset, ResponseError> {
+async fn delete(
+    context: &RequestContext,
+    topic: Option<&TopicInfo>,
+    index: i32,
+    offset: i64,
+) -> Result<Offset, ResponseError> {
     let topic = topic.ok_or(ResponseError::UnknownTopicOrPartition)?;
     let id = PartitionId { topic: topic.id(), index };
     let partition = context.broker.storage.partition(id).ok_or(ResponseError::UnknownTopicOrPartition)?;

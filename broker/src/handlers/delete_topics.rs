@@ -40,7 +40,12 @@ async fn delete(context: &RequestContext, target: DeleteTopicState) -> Deletable
     let found = match (&target.name, by_id) {
         (Some(_), true) | (None, false) => {
             let reason = "give a topic's name or its id, one of them".to_owned();
-            return fail(context, result.with_name(target.name).with_topic_id(target.topic_id), ResponseError::InvalidRequest, reason);
+            return fail(
+                context,
+                result.with_name(target.name).with_topic_id(target.topic_id),
+                ResponseError::InvalidRequest,
+                reason,
+            );
         }
         (Some(name), false) => context.broker.topics.by_name(name.as_str()),
         (None, true) => by_topic_id(context, target.topic_id),
@@ -68,7 +73,12 @@ fn by_topic_id(context: &RequestContext, id: Uuid) -> Result<Arc<TopicInfo>, Top
     context.broker.storage.topics().get(id).cloned().ok_or(TopicError::UnknownId(id))
 }
 
-fn fail(context: &RequestContext, result: DeletableTopicResult, code: ResponseError, reason: String) -> DeletableTopicResult {
+fn fail(
+    context: &RequestContext,
+    result: DeletableTopicResult,
+    code: ResponseError,
+    reason: String,
+) -> DeletableTopicResult {
     let result = result.with_error_code(code.code());
     if context.version >= 5 { result.with_error_message(Some(StrBytes::from_string(reason))) } else { result }
 }

@@ -23,7 +23,9 @@ const ALL_CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 
 pub async fn handle(context: &RequestContext, request: DescribeClusterRequest) -> Result<Reply, CloseConnection> {
     let refusal = match request.endpoint_type {
         BROKERS => None,
-        CONTROLLERS => Some((ResponseError::MismatchedEndpointType, "this listener serves brokers: ask for endpoint type 1")),
+        CONTROLLERS => {
+            Some((ResponseError::MismatchedEndpointType, "this listener serves brokers: ask for endpoint type 1"))
+        }
         _ => Some((ResponseError::UnsupportedEndpointType, "the endpoint type is unknown: ask for 1 (brokers)")),
     };
     if let Some((code, reason)) = refusal {
@@ -40,7 +42,8 @@ pub async fn handle(context: &RequestContext, request: DescribeClusterRequest) -
         .with_host(StrBytes::from_string(identity.host.clone()))
         .with_port(identity.port)
         .with_rack((!rack.is_empty()).then(|| StrBytes::from_string(rack.clone())));
-    let operations = if request.include_cluster_authorized_operations { ALL_CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED };
+    let operations =
+        if request.include_cluster_authorized_operations { ALL_CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED };
     let response = DescribeClusterResponse::default()
         .with_cluster_id(StrBytes::from_string(identity.cluster_id.clone()))
         .with_controller_id(BrokerId(identity.node_id))

@@ -8,7 +8,9 @@
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
-use kafka_protocol::messages::describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym};
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TopicName;
@@ -22,25 +24,36 @@ const BROKER: i8 = 4;
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -> Result<Reply, CloseConnection> {
-    let (with_synonyms, with_documentation) = (request.include_synonyms, request.include_documentation && context.version >= 3);
+    let (with_synonyms, with_documentation) =
+        (request.include_synonyms, request.include_documentation && context.version >= 3);
     let results = request.resources.into_iter().map(|resource| {
-        let result = DescribeConfigsResult::default().with_resource_type(resource.resource_type).with_resource_name(resource.resource_name.clone());
+        let result = DescribeConfigsResult::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
         match entries(context, &resource) {
             Ok(entries) => {
                 let wanted = |entry: &ConfigEntry| match &resource.configuration_keys {
                     None => true,
                     Some(keys) => keys.iter().any(|key| **key == *entry.def.name),
                 };
-                let configs = entries.into_iter().filter(wanted).map(|entry| to_config(entry, context.version, with_synonyms, with_documentation));
+                let configs = entries
+                    .into_iter()
+                    .filter(wanted)
+                    .map(|entry| to_config(entry, context.version, with_synonyms, with_documentation));
                 result.with_configs(configs.collect())
             }
-            Err((code, reason)) => result.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+            Err((code, reason)) => {
+                result.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
+            }
         }
     });
     context.ready(&DescribeConfigsResponse::default().with_results(results.collect()))
 }
 
-fn entries(context: &RequestContext, resource: &DescribeConfigsResource) -> Result<Vec<ConfigEntry>, (ResponseError, String)> {
+fn entries(
+    context: &RequestContext,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<ConfigEntry>, (ResponseError, String)> {
     let broker = &context.broker;
     let name = &*resource.resource_name;
     match resource.resource_type {
@@ -52,14 +65,25 @@ fn entries(context: &RequestContext, resource: &DescribeConfigsResource) -> Resu
         BROKER if name.is_empty() => Ok(Vec::new()),
         BROKER if name.parse() == Ok(broker.identity.node_id) => Ok(broker_entries(&broker.config)),
         BROKER => {
-            let reason = format!("this is broker {}: ask it for its own configs, or for the empty name", broker.identity.node_id);
+            let reason = format!(
+                "this is broker {}: ask it for its own configs, or for the empty name",
+                broker.identity.node_id
+            );
             Err((ResponseError::InvalidRequest, reason))
         }
-        other => Err((ResponseError::InvalidRequest, format!("configs of resource type {other} are not served: ask for 2 (topic) or 4 (broker)"))),
+        other => Err((
+            ResponseError::InvalidRequest,
+            format!("configs of resource type {other} are not served: ask for 2 (topic) or 4 (broker)"),
+        )),
     }
 }
 
-fn to_config(entry: ConfigEntry, version: i16, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult {
+fn to_config(
+    entry: ConfigEntry,
+    version: i16,
+    with_synonyms: bool,
+    with_documentation: bool,
+) -> DescribeConfigsResourceResult {
     let synonyms = if with_synonyms { entry.synonyms } else { Vec::new() };
     let synonyms = synonyms.into_iter().map(|synonym| {
         DescribeConfigsSynonym::default()

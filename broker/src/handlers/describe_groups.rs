@@ -26,7 +26,8 @@ const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 /// Describes.
 pub async fn handle(context: &RequestContext, request: DescribeGroupsRequest) -> Result<Reply, CloseConnection> {
     let version = context.version;
-    let operations = if version >= 3 && request.include_authorized_operations { ALL_GROUP_OPERATIONS } else { OPERATIONS_NOT_ASKED };
+    let operations =
+        if version >= 3 && request.include_authorized_operations { ALL_GROUP_OPERATIONS } else { OPERATIONS_NOT_ASKED };
     let mut answers = Vec::with_capacity(request.groups.len());
     for id in request.groups {
         let answer = context.broker.groups.describe(Arc::from(id.as_str())).await;
@@ -52,7 +53,10 @@ fn unknown(id: GroupId, version: i16) -> DescribedGroup {
         return group.with_group_id(id);
     }
     let reason = format!("there is no group '{}'", id.as_str());
-    group.with_group_id(id).with_error_code(group_code(Some(GroupError::GroupIdNotFound))).with_error_message(Some(StrBytes::from_string(reason)))
+    group
+        .with_group_id(id)
+        .with_error_code(group_code(Some(GroupError::GroupIdNotFound)))
+        .with_error_message(Some(StrBytes::from_string(reason)))
 }
 
 fn described(id: GroupId, group: GroupDescription, version: i16) -> DescribedGroup {

@@ -13,7 +13,9 @@ use kafka_protocol::messages::describe_topic_partitions_request::Cursor as WireC
 use kafka_protocol::messages::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
-use kafka_protocol::messages::{BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName as WireName};
+use kafka_protocol::messages::{
+    BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName as WireName,
+};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TopicName;
 use weir_storage::TopicInfo;
@@ -26,7 +28,10 @@ use super::{CloseConnection, Reply, RequestContext};
 const MOST_PARTITIONS: i32 = 2000;
 
 /// Answers at once.
-pub async fn handle(context: &RequestContext, request: DescribeTopicPartitionsRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(
+    context: &RequestContext,
+    request: DescribeTopicPartitionsRequest,
+) -> Result<Reply, CloseConnection> {
     let cursor = request.cursor.as_ref();
     if cursor.is_some_and(|cursor| cursor.partition_index < 0) {
         // There is no top-level error: each topic gets it, as from Kafka.
@@ -71,7 +76,11 @@ fn cursor_at(name: &str, partition: i32) -> Cursor {
     Cursor::default().with_topic_name(wire(name)).with_partition_index(partition)
 }
 
-fn describe(context: &RequestContext, topic: &TopicInfo, partitions: std::ops::Range<i32>) -> DescribeTopicPartitionsResponseTopic {
+fn describe(
+    context: &RequestContext,
+    topic: &TopicInfo,
+    partitions: std::ops::Range<i32>,
+) -> DescribeTopicPartitionsResponseTopic {
     let node = BrokerId(context.broker.identity.node_id);
     let partitions = partitions.map(|index| {
         DescribeTopicPartitionsResponsePartition::default()

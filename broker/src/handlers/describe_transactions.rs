@@ -10,9 +10,10 @@ use super::{CloseConnection, Reply, RequestContext};
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: DescribeTransactionsRequest) -> Result<Reply, CloseConnection> {
-    let states = request
-        .transactional_ids
-        .into_iter()
-        .map(|id| TransactionState::default().with_transactional_id(id).with_error_code(ResponseError::TransactionalIdNotFound.code()));
+    let states = request.transactional_ids.into_iter().map(|id| {
+        TransactionState::default()
+            .with_transactional_id(id)
+            .with_error_code(ResponseError::TransactionalIdNotFound.code())
+    });
     context.ready(&DescribeTransactionsResponse::default().with_transaction_states(states.collect()))
 }

@@ -13,7 +13,10 @@ use kafka_protocol::protocol::StrBytes;
 use super::{CloseConnection, Reply, RequestContext};
 
 /// Answers at once.
-pub async fn handle(context: &RequestContext, request: DescribeUserScramCredentialsRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(
+    context: &RequestContext,
+    request: DescribeUserScramCredentialsRequest,
+) -> Result<Reply, CloseConnection> {
     let mut times: BTreeMap<StrBytes, usize> = BTreeMap::new();
     for user in request.users.unwrap_or_default() {
         *times.entry(user.name).or_default() += 1;

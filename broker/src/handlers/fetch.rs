@@ -57,7 +57,11 @@ pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<R
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(max_bytes),
         max_bytes,
         // An error is answered at once, beside what there is (S-49).
-        max_wait: if plan.has_errors { Duration::ZERO } else { Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)) },
+        max_wait: if plan.has_errors {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0))
+        },
         received: context.received,
     };
     let topics = plan.topics;
@@ -67,7 +71,9 @@ pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<R
         let refusals = refusals(context.version, &reads).await;
         for (index, (target, read)) in poll.targets.iter().zip(&reads).enumerate() {
             let refused = refusals.get(index).is_some_and(Option::is_some);
-            if let Ok(read) = read && !refused {
+            if let Ok(read) = read
+                && !refused
+            {
                 context.broker.metrics.fetched(read.next.since(target.offset), read.bytes);
             }
         }
@@ -81,7 +87,8 @@ async fn refusals(version: i16, reads: &[TargetRead]) -> Vec<Option<ResponseErro
     if version >= ZSTD_SINCE {
         return Vec::new();
     }
-    let chunks: Vec<Vec<Chunk>> = reads.iter().map(|read| read.as_ref().map(|read| read.chunks.clone()).unwrap_or_default()).collect();
+    let chunks: Vec<Vec<Chunk>> =
+        reads.iter().map(|read| read.as_ref().map(|read| read.chunks.clone()).unwrap_or_default()).collect();
     // Of sealed segments the headers are read from the file.
     let looking = tokio::task::spawn_blocking(move || chunks.iter().map(|chunks| refusal(chunks)).collect());
     match looking.await {
@@ -166,7 +173,11 @@ fn find_topic(context: &RequestContext, topic: &FetchTopic) -> Result<Arc<TopicI
 }
 
 /// Turns the client's column names into positions of this topic's columns.
-fn row_form(context: &RequestContext, topic: &TopicInfo, options: Option<&ReadOptions>) -> Result<RowForm, ResponseError> {
+fn row_form(
+    context: &RequestContext,
+    topic: &TopicInfo,
+    options: Option<&ReadOptions>,
+) -> Result<RowForm, ResponseError> {
     let Some(options) = options else {
         return Ok(RowForm::default());
     };
@@ -190,7 +201,12 @@ fn row_form(context: &RequestContext, topic: &TopicInfo, options: Option<&ReadOp
     }
 }
 
-fn target(context: &RequestContext, topic: &TopicInfo, asked: &FetchPartition, form: &RowForm) -> Result<Target, ResponseError> {
+fn target(
+    context: &RequestContext,
+    topic: &TopicInfo,
+    asked: &FetchPartition,
+    form: &RowForm,
+) -> Result<Target, ResponseError> {
     let id = PartitionId { topic: topic.id(), index: asked.partition };
     let partition = context.broker.storage.partition(id).ok_or(ResponseError::UnknownTopicOrPartition)?;
     errors::check_leader_epoch(asked.current_leader_epoch, LEADER_EPOCH)?;
@@ -214,7 +230,9 @@ fn assemble(
             partitions.push(match planned.error {
                 Some(code) => failed(planned.index, code),
                 None => {
-                    let (read, refused) = reads.next().expect("the poll returns one read per target, and there is a target per partition without error");
+                    let (read, refused) = reads.next().expect(
+                        "the poll returns one read per target, and there is a target per partition without error",
+                    );
                     match refused {
                         Some(code) => failed(planned.index, code),
                         None => assemble_one(context, &topic.name, planned.index, read, isolation),
@@ -227,7 +245,13 @@ fn assemble(
     answered
 }
 
-fn assemble_one(context: &RequestContext, topic: &str, index: i32, read: TargetRead, isolation: Isolation) -> FetchedPartition<Records> {
+fn assemble_one(
+    context: &RequestContext,
+    topic: &str,
+    index: i32,
+    read: TargetRead,
+    isolation: Isolation,
+) -> FetchedPartition<Records> {
     match read {
         Ok(read) => FetchedPartition {
             index,
@@ -240,7 +264,8 @@ fn assemble_one(context: &RequestContext, topic: &str, index: i32, read: TargetR
             records: read.chunks.into_iter().map(Records).collect(),
         },
         Err(cause) => {
-            let expected = matches!(cause, ReadError::OffsetOutOfRange { .. } | ReadError::Closed | ReadError::Stopping);
+            let expected =
+                matches!(cause, ReadError::OffsetOutOfRange { .. } | ReadError::Closed | ReadError::Stopping);
             if !expected {
                 error!(topic, partition = index, client_id = context.client_id(), %cause, "rows could not be read");
             }
@@ -265,7 +290,11 @@ fn refuse_options(context: &RequestContext, request: FetchRequest) -> Result<Rep
     let topics = request.topics.into_iter().map(|topic| FetchedTopic {
         name: topic.topic.as_str().to_owned(),
         id: topic.topic_id,
-        partitions: topic.partitions.iter().map(|asked| failed(asked.partition, ResponseError::InvalidRequest)).collect(),
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|asked| failed(asked.partition, ResponseError::InvalidRequest))
+            .collect(),
     });
     respond(context.version, 0, topics.collect()).map(Reply::Ready)
 }

@@ -24,7 +24,12 @@ pub async fn handle(context: &RequestContext, request: FindCoordinatorRequest) -
     let host = if known { StrBytes::from_string(identity.host.clone()) } else { StrBytes::default() };
     let (node, port) = if known { (BrokerId(identity.node_id), identity.port) } else { (BrokerId(-1), -1) };
     let code = if known { 0 } else { ResponseError::InvalidRequest.code() };
-    let reason = (!known).then(|| StrBytes::from_string(format!("key type {} is not served: ask for 0 (group) or 1 (transaction)", request.key_type)));
+    let reason = (!known).then(|| {
+        StrBytes::from_string(format!(
+            "key type {} is not served: ask for 0 (group) or 1 (transaction)",
+            request.key_type
+        ))
+    });
 
     let response = if context.version < 4 {
         FindCoordinatorResponse::default()

@@ -17,8 +17,12 @@ use crate::topics::errors::{message, topic_error};
 use crate::topics::{ConfigChange, ConfigOperation};
 
 /// Changes them one resource after the other; each all or nothing.
-pub async fn handle(context: &RequestContext, request: IncrementalAlterConfigsRequest) -> Result<Reply, CloseConnection> {
-    let named: Vec<(i8, StrBytes)> = request.resources.iter().map(|resource| (resource.resource_type, resource.resource_name.clone())).collect();
+pub async fn handle(
+    context: &RequestContext,
+    request: IncrementalAlterConfigsRequest,
+) -> Result<Reply, CloseConnection> {
+    let named: Vec<(i8, StrBytes)> =
+        request.resources.iter().map(|resource| (resource.resource_type, resource.resource_name.clone())).collect();
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
         let response = AlterConfigsResourceResponse::default()
@@ -26,7 +30,9 @@ pub async fn handle(context: &RequestContext, request: IncrementalAlterConfigsRe
             .with_resource_name(resource.resource_name.clone());
         responses.push(match alter(context, &named, resource, request.validate_only).await {
             Ok(()) => response,
-            Err((code, reason)) => response.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason))),
+            Err((code, reason)) => {
+                response.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
+            }
         });
     }
     context.ready(&IncrementalAlterConfigsResponse::default().with_responses(responses))
@@ -51,7 +57,10 @@ fn to_change(config: AlterableConfig) -> Result<ConfigChange, (ResponseError, St
         2 => ConfigOperation::Append,
         3 => ConfigOperation::Subtract,
         other => {
-            let reason = format!("operation {other} on config `{}` is unknown: write 0 (set), 1 (delete), 2 (append) or 3 (subtract)", &*config.name);
+            let reason = format!(
+                "operation {other} on config `{}` is unknown: write 0 (set), 1 (delete), 2 (append) or 3 (subtract)",
+                &*config.name
+            );
             return Err((ResponseError::InvalidRequest, reason));
         }
     };

@@ -15,7 +15,10 @@ use super::{CloseConnection, Reply, RequestContext};
 /// Answers a fresh producer id at epoch 0.
 pub async fn handle(context: &RequestContext, request: InitProducerIdRequest) -> Result<Reply, CloseConnection> {
     let refuse = |code: ResponseError| {
-        let response = InitProducerIdResponse::default().with_error_code(code.code()).with_producer_id(ProducerId(-1)).with_producer_epoch(-1);
+        let response = InitProducerIdResponse::default()
+            .with_error_code(code.code())
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1);
         context.ready(&response)
     };
     if let Some(id) = &request.transactional_id {
@@ -33,7 +36,9 @@ pub async fn handle(context: &RequestContext, request: InitProducerIdRequest) ->
     };
     match allocated {
         // A producer that recovers (v3) gives the id it had. Without transactions nothing needs to be fenced: a new id is as good, and Kafka answers one too.
-        Ok(id) => context.ready(&InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(0)),
+        Ok(id) => {
+            context.ready(&InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(0))
+        }
         Err(cause) => {
             error!(%cause, "no producer id could be allocated");
             refuse(ResponseError::KafkaStorageError)

@@ -44,7 +44,10 @@ fn to_join(context: &RequestContext, request: JoinGroupRequest) -> Join {
         0.. if context.version >= 1 => request.rebalance_timeout_ms,
         _ => request.session_timeout_ms,
     };
-    let protocols = request.protocols.into_iter().map(|offered| MemberProtocol { name: Arc::from(&*offered.name), metadata: offered.metadata });
+    let protocols = request
+        .protocols
+        .into_iter()
+        .map(|offered| MemberProtocol { name: Arc::from(&*offered.name), metadata: offered.metadata });
     Join {
         member_id: Arc::from(&*request.member_id),
         generated_id: Arc::from(format!("{stem}-{}", uuid::Uuid::new_v4())),

@@ -22,7 +22,8 @@ pub async fn handle(context: &RequestContext, request: LeaveGroupRequest) -> Res
     let version = context.version;
     let group: Arc<str> = Arc::from(request.group_id.as_str());
     if group.is_empty() {
-        return context.ready(&LeaveGroupResponse::default().with_error_code(group_code(Some(GroupError::InvalidGroupId))));
+        return context
+            .ready(&LeaveGroupResponse::default().with_error_code(group_code(Some(GroupError::InvalidGroupId))));
     }
     let leaving = if version >= 3 {
         request.members.into_iter().map(|member| to_leaving(member, &group)).collect()
@@ -33,9 +34,12 @@ pub async fn handle(context: &RequestContext, request: LeaveGroupRequest) -> Res
     Ok(context.pending(async move {
         Ok(match answer.wait().await {
             Err(error) => LeaveGroupResponse::default().with_error_code(group_code(Some(error))),
-            Ok(answers) if version >= 3 => LeaveGroupResponse::default().with_members(answers.into_iter().map(to_member).collect()),
+            Ok(answers) if version >= 3 => {
+                LeaveGroupResponse::default().with_members(answers.into_iter().map(to_member).collect())
+            }
             // One member, one error.
-            Ok(answers) => LeaveGroupResponse::default().with_error_code(group_code(answers.into_iter().find_map(|answer| answer.error))),
+            Ok(answers) => LeaveGroupResponse::default()
+                .with_error_code(group_code(answers.into_iter().find_map(|answer| answer.error))),
         })
     }))
 }
@@ -44,7 +48,10 @@ fn to_leaving(member: MemberIdentity, group: &str) -> LeavingMember {
     if let Some(reason) = &member.reason {
         debug!(group, member_id = %member.member_id, %reason, "member leaves");
     }
-    LeavingMember { member_id: Arc::from(&*member.member_id), instance_id: member.group_instance_id.map(|id| Arc::from(&*id)) }
+    LeavingMember {
+        member_id: Arc::from(&*member.member_id),
+        instance_id: member.group_instance_id.map(|id| Arc::from(&*id)),
+    }
 }
 
 fn to_member(answer: LeaveAnswer) -> MemberResponse {

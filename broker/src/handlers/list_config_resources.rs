@@ -22,7 +22,8 @@ pub async fn handle(context: &RequestContext, request: ListConfigResourcesReques
     let asked = if context.version == 0 { vec![CLIENT_METRICS] } else { request.resource_types };
     if !asked.iter().all(|kind| matches!(*kind, TOPIC | BROKER | BROKER_LOGGER | CLIENT_METRICS | GROUP)) {
         // Kafka's code for a type that it does not know.
-        return context.ready(&ListConfigResourcesResponse::default().with_error_code(ResponseError::UnsupportedVersion.code()));
+        return context
+            .ready(&ListConfigResourcesResponse::default().with_error_code(ResponseError::UnsupportedVersion.code()));
     }
     let wants = |kind| asked.is_empty() || asked.contains(&kind);
     let mut resources = Vec::new();

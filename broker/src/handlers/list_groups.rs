@@ -24,7 +24,9 @@ pub async fn handle(context: &RequestContext, request: ListGroupsRequest) -> Res
         };
         let listed = groups
             .into_iter()
-            .filter(|group| passes(&request.states_filter, group.state.as_str()) && passes(&request.types_filter, CLASSIC))
+            .filter(|group| {
+                passes(&request.states_filter, group.state.as_str()) && passes(&request.types_filter, CLASSIC)
+            })
             .map(|group| {
                 let listed = ListedGroup::default()
                     .with_group_id(GroupId(text(&group.group)))

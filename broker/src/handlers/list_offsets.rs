@@ -136,7 +136,8 @@ async fn search(
 }
 
 fn respond(version: i16, index: i32, found: Result<Found, ResponseError>) -> ListOffsetsPartitionResponse {
-    let response = ListOffsetsPartitionResponse::default().with_partition_index(index).with_offset(-1).with_timestamp(-1);
+    let response =
+        ListOffsetsPartitionResponse::default().with_partition_index(index).with_offset(-1).with_timestamp(-1);
     let response = match found {
         Err(code) => return response.with_error_code(code.code()),
         Ok(found) => response.with_offset(found.offset).with_timestamp(found.timestamp),

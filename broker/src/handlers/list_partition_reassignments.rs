@@ -7,6 +7,9 @@ use kafka_protocol::messages::{ListPartitionReassignmentsRequest, ListPartitionR
 use super::{CloseConnection, Reply, RequestContext};
 
 /// Answers at once.
-pub async fn handle(context: &RequestContext, _request: ListPartitionReassignmentsRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(
+    context: &RequestContext,
+    _request: ListPartitionReassignmentsRequest,
+) -> Result<Reply, CloseConnection> {
     context.ready(&ListPartitionReassignmentsResponse::default())
 }

@@ -10,8 +10,16 @@ use kafka_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse
 use super::{CloseConnection, Reply, RequestContext};
 
 /// Kafka's `TransactionState` names, which are matched with their case.
-const STATES: [&str; 8] =
-    ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"];
+const STATES: [&str; 8] = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+];
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: ListTransactionsRequest) -> Result<Reply, CloseConnection> {

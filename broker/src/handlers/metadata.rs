@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::metadata_response::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName as WireName};
 use kafka_protocol::protocol::StrBytes;
 use tracing::warn;
@@ -44,7 +46,8 @@ pub async fn handle(context: &RequestContext, request: MetadataRequest) -> Resul
         .with_cluster_id(Some(StrBytes::from_string(identity.cluster_id.clone())))
         .with_controller_id(BrokerId(identity.node_id));
     if (8..=10).contains(&context.version) {
-        let operations = if request.include_cluster_authorized_operations { ALL_CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED };
+        let operations =
+            if request.include_cluster_authorized_operations { ALL_CLUSTER_OPERATIONS } else { OPERATIONS_NOT_ASKED };
         response = response.with_cluster_authorized_operations(operations);
     }
     let wants_operations = request.include_topic_authorized_operations;
@@ -72,9 +75,14 @@ fn asks_what_its_version_cannot(version: i16, topics: &[MetadataRequestTopic]) -
     version < 12 && topics.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_nil())
 }
 
-fn refuse(context: &RequestContext, response: MetadataResponse, topics: &[MetadataRequestTopic]) -> Result<Reply, CloseConnection> {
+fn refuse(
+    context: &RequestContext,
+    response: MetadataResponse,
+    topics: &[MetadataRequestTopic],
+) -> Result<Reply, CloseConnection> {
     let code = ResponseError::InvalidRequest;
-    let answers = topics.iter().map(|topic| failed(topic.name.clone().unwrap_or_default(), topic.topic_id, code)).collect();
+    let answers =
+        topics.iter().map(|topic| failed(topic.name.clone().unwrap_or_default(), topic.topic_id, code)).collect();
     context.ready(&response.with_topics(answers))
 }
 
@@ -82,7 +90,12 @@ fn all(context: &RequestContext, wants_operations: bool) -> Vec<MetadataResponse
     context.broker.storage.topics().iter().map(|topic| describe(context, topic, wants_operations)).collect()
 }
 
-async fn one(context: &RequestContext, asked: &MetadataRequestTopic, allow_creation: bool, wants_operations: bool) -> MetadataResponseTopic {
+async fn one(
+    context: &RequestContext,
+    asked: &MetadataRequestTopic,
+    allow_creation: bool,
+    wants_operations: bool,
+) -> MetadataResponseTopic {
     let Some(wire_name) = &asked.name else {
         let found = context.broker.storage.topics().get(TopicId::from_uuid(asked.topic_id)).cloned();
         return match found {

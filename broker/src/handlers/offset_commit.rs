@@ -56,7 +56,9 @@ pub async fn handle(context: &RequestContext, request: OffsetCommitRequest) -> R
         let outcome = answer.wait().await.and_then(|outcome| outcome).err();
         let topics = response.into_iter().map(|(name, partitions)| {
             let partitions = partitions.into_iter().map(|(index, refused)| {
-                OffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(group_code(refused.or(outcome)))
+                OffsetCommitResponsePartition::default()
+                    .with_partition_index(index)
+                    .with_error_code(group_code(refused.or(outcome)))
             });
             OffsetCommitResponseTopic::default().with_name(name).with_partitions(partitions.collect())
         });

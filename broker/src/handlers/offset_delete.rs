@@ -35,7 +35,9 @@ pub async fn handle(context: &RequestContext, request: OffsetDeleteRequest) -> R
             let exists = known.by_name(topic.name.as_str()).is_some();
             let partitions = topic.partitions.into_iter().map(|partition| {
                 let error = if exists { errors.next().flatten() } else { Some(GroupError::UnknownTopicOrPartition) };
-                OffsetDeleteResponsePartition::default().with_partition_index(partition.partition_index).with_error_code(group_code(error))
+                OffsetDeleteResponsePartition::default()
+                    .with_partition_index(partition.partition_index)
+                    .with_error_code(group_code(error))
             });
             let partitions = partitions.collect();
             OffsetDeleteResponseTopic::default().with_name(topic.name).with_partitions(partitions)

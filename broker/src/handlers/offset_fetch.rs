@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use kafka_protocol::messages::offset_fetch_response::{
-    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 };
 use kafka_protocol::messages::{GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
@@ -26,13 +27,17 @@ pub async fn handle(context: &RequestContext, request: OffsetFetchRequest) -> Re
     let version = context.version;
     let groups = &context.broker.groups;
     if version < 8 {
-        let wanted = request.topics.map(|topics| topics.into_iter().map(|topic| (Arc::from(topic.name.as_str()), topic.partition_indexes)).collect());
+        let wanted = request.topics.map(|topics| {
+            topics.into_iter().map(|topic| (Arc::from(topic.name.as_str()), topic.partition_indexes)).collect()
+        });
         let answer = groups.fetch(Arc::from(request.group_id.as_str()), wanted.clone()).await;
         return Ok(context.pending(async move { Ok(one_group(answer.wait().await, wanted, version)) }));
     }
     let mut answers: Vec<(GroupId, Answer<Vec<FetchedTopic>>)> = Vec::with_capacity(request.groups.len());
     for group in request.groups {
-        let wanted: Wanted = group.topics.map(|topics| topics.into_iter().map(|topic| (Arc::from(topic.name.as_str()), topic.partition_indexes)).collect());
+        let wanted: Wanted = group.topics.map(|topics| {
+            topics.into_iter().map(|topic| (Arc::from(topic.name.as_str()), topic.partition_indexes)).collect()
+        });
         let answer = groups.fetch(Arc::from(group.group_id.as_str()), wanted).await;
         answers.push((group.group_id, answer));
     }
@@ -51,12 +56,19 @@ pub async fn handle(context: &RequestContext, request: OffsetFetchRequest) -> Re
 
 fn one_group(outcome: Result<Vec<FetchedTopic>, GroupError>, wanted: Wanted, version: i16) -> OffsetFetchResponse {
     match outcome {
-        Ok(topics) => OffsetFetchResponse::default().with_topics(topics.into_iter().map(|topic| to_topic(topic, 0, version)).collect()),
+        Ok(topics) => OffsetFetchResponse::default()
+            .with_topics(topics.into_iter().map(|topic| to_topic(topic, 0, version)).collect()),
         Err(error) if version >= 2 => OffsetFetchResponse::default().with_error_code(group_code(Some(error))),
         // v1 has no top-level error: each partition has it.
         Err(error) => {
-            let none = |(topic, partitions): (Arc<str>, Vec<i32>)| FetchedTopic { topic, partitions: partitions.into_iter().map(|index| (index, None)).collect() };
-            let topics = wanted.unwrap_or_default().into_iter().map(|asked| to_topic(none(asked), group_code(Some(error)), version));
+            let none = |(topic, partitions): (Arc<str>, Vec<i32>)| FetchedTopic {
+                topic,
+                partitions: partitions.into_iter().map(|index| (index, None)).collect(),
+            };
+            let topics = wanted
+                .unwrap_or_default()
+                .into_iter()
+                .map(|asked| to_topic(none(asked), group_code(Some(error)), version));
             OffsetFetchResponse::default().with_topics(topics.collect())
         }
     }
@@ -90,7 +102,11 @@ fn to_topics(topic: FetchedTopic) -> OffsetFetchResponseTopics {
 fn fields(committed: Option<CommittedOffset>) -> (i64, i32, StrBytes) {
     match committed {
         None => (-1, -1, StrBytes::default()),
-        Some(committed) => (committed.offset, committed.leader_epoch.unwrap_or(-1), StrBytes::from_string((*committed.metadata).to_owned())),
+        Some(committed) => (
+            committed.offset,
+            committed.leader_epoch.unwrap_or(-1),
+            StrBytes::from_string((*committed.metadata).to_owned()),
+        ),
     }
 }
 

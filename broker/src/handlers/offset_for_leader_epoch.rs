@@ -35,7 +35,11 @@ pub async fn handle(context: &RequestContext, request: OffsetForLeaderEpochReque
     context.ready(&OffsetForLeaderEpochResponse::default().with_topics(topics.collect()))
 }
 
-fn end_of_epoch(context: &RequestContext, topic: &str, asked: &OffsetForLeaderPartition) -> Result<Option<Offset>, ResponseError> {
+fn end_of_epoch(
+    context: &RequestContext,
+    topic: &str,
+    asked: &OffsetForLeaderPartition,
+) -> Result<Option<Offset>, ResponseError> {
     let partition = context.partition(topic, asked.partition)?;
     errors::check_leader_epoch(asked.current_leader_epoch, LEADER_EPOCH)?;
     Ok((asked.leader_epoch == LEADER_EPOCH).then(|| partition.offsets().high_watermark()))

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::produce_response::{BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use kafka_protocol::protocol::StrBytes;
 use tracing::{debug, error};
@@ -37,11 +39,21 @@ const ADMIN_CLIENT: &str = "__admin_client";
 pub async fn handle(context: &RequestContext, request: ProduceRequest) -> Result<Reply, CloseConnection> {
     let acks = request.acks;
     if !matches!(acks, -1..=1) {
-        return answer(context, acks, refuse_all(&request, ResponseError::InvalidRequiredAcks, "acks must be -1, 0 or 1"), None);
+        return answer(
+            context,
+            acks,
+            refuse_all(&request, ResponseError::InvalidRequiredAcks, "acks must be -1, 0 or 1"),
+            None,
+        );
     }
     if request.transactional_id.is_some() {
         let reason = "transactions are not served yet: produce without transactional.id";
-        return answer(context, acks, refuse_all(&request, ResponseError::TransactionalIdAuthorizationFailed, reason), None);
+        return answer(
+            context,
+            acks,
+            refuse_all(&request, ResponseError::TransactionalIdAuthorizationFailed, reason),
+            None,
+        );
     }
     let mut outcomes = check_all(context, request.topic_data).await;
     let last = order_all(context, &mut outcomes).await;
@@ -92,10 +104,15 @@ fn find_topic(context: &RequestContext, topic: &TopicProduceData) -> Result<Arc<
         topics.get(id).ok_or_else(|| (ResponseError::UnknownTopicId, format!("there is no topic with id {id}")))
     } else {
         let name = topic.name.as_str();
-        topics.by_name(name).ok_or_else(|| (ResponseError::UnknownTopicOrPartition, format!("there is no topic '{name}'")))
+        topics
+            .by_name(name)
+            .ok_or_else(|| (ResponseError::UnknownTopicOrPartition, format!("there is no topic '{name}'")))
     }?;
     if found.record.internal && context.client_id() != ADMIN_CLIENT {
-        return Err((ResponseError::InvalidTopicException, format!("topic '{}' is written by the broker alone", found.name())));
+        return Err((
+            ResponseError::InvalidTopicException,
+            format!("topic '{}' is written by the broker alone", found.name()),
+        ));
     }
     Ok(Arc::clone(found))
 }
@@ -103,7 +120,8 @@ fn find_topic(context: &RequestContext, topic: &TopicProduceData) -> Result<Arc<
 async fn check_one(context: &RequestContext, topic: &Arc<TopicInfo>, data: PartitionProduceData) -> State {
     let index = data.index;
     let Some(partition) = context.broker.storage.partition(PartitionId { topic: topic.id(), index }) else {
-        let message = format!("topic '{}' has {} partitions, there is no partition {index}", topic.name(), topic.partitions());
+        let message =
+            format!("topic '{}' has {} partitions, there is no partition {index}", topic.name(), topic.partitions());
         return State::Done(refused(index, ResponseError::UnknownTopicOrPartition, &message));
     };
     let records = data.records.unwrap_or_default();
@@ -124,7 +142,11 @@ async fn check_one(context: &RequestContext, topic: &Arc<TopicInfo>, data: Parti
     }
 }
 
-async fn check_records(context: &RequestContext, topic: &Arc<TopicInfo>, records: Bytes) -> Result<CheckedBatch, tables::Refusal> {
+async fn check_records(
+    context: &RequestContext,
+    topic: &Arc<TopicInfo>,
+    records: Bytes,
+) -> Result<CheckedBatch, tables::Refusal> {
     let (version, now_ms) = (context.version, context.broker.clock.now_ms());
     if records.len() < INLINE_BYTES {
         return tables::check(records, topic, version, now_ms);
@@ -154,7 +176,8 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
         Err(cause) => {
             for partition in outcomes.iter_mut().flat_map(|topic| &mut topic.partitions) {
                 if matches!(partition.state, State::Checked { .. }) {
-                    partition.state = State::Done(refused(partition.index, ResponseError::KafkaStorageError, &cause.to_string()));
+                    partition.state =
+                        State::Done(refused(partition.index, ResponseError::KafkaStorageError, &cause.to_string()));
                 }
             }
             return None;
@@ -167,7 +190,13 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
             State::Done(response) => State::Done(response),
             State::Checked { partition: target, batch, bytes: size } => {
                 let rows = u64::from(batch.batch.header().record_count.unsigned_abs());
-                match target.append(&mut admission, batch.batch, batch.columns, request_size, context.broker.clock.now_ms()) {
+                match target.append(
+                    &mut admission,
+                    batch.batch,
+                    batch.columns,
+                    request_size,
+                    context.broker.clock.now_ms(),
+                ) {
                     Ok(appended) => {
                         context.broker.metrics.produced(rows, size);
                         last = last.max(appended.seq);
@@ -179,7 +208,9 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
                                 .with_log_start_offset(appended.log_start.get()),
                         )
                     }
-                    Err(cause) => State::Done(refused(partition.index, errors::append_error(&cause), &cause.to_string())),
+                    Err(cause) => {
+                        State::Done(refused(partition.index, errors::append_error(&cause), &cause.to_string()))
+                    }
                 }
             }
         };
@@ -187,16 +218,28 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
     last
 }
 
-fn answer(context: &RequestContext, acks: i16, outcomes: Vec<TopicOutcome>, last: Option<WalSeq>) -> Result<Reply, CloseConnection> {
+fn answer(
+    context: &RequestContext,
+    acks: i16,
+    outcomes: Vec<TopicOutcome>,
+    last: Option<WalSeq>,
+) -> Result<Reply, CloseConnection> {
     let response = respond(outcomes);
     if acks == 0 {
-        let failed = response.responses.iter().flat_map(|topic| &topic.partition_responses).find(|partition| partition.error_code != 0);
+        let failed = response
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partition_responses)
+            .find(|partition| partition.error_code != 0);
         return match failed {
             None => Ok(Reply::None),
             // The only way to tell the client that it should look again.
             Some(partition) => {
                 let reason = partition.error_message.as_deref().unwrap_or("unknown").to_owned();
-                Err(CloseConnection(format!("a batch with acks=0 was refused, error code {}: {reason}", partition.error_code)))
+                Err(CloseConnection(format!(
+                    "a batch with acks=0 was refused, error code {}: {reason}",
+                    partition.error_code
+                )))
             }
         };
     }
@@ -219,9 +262,14 @@ fn respond(outcomes: Vec<TopicOutcome>) -> ProduceResponse {
     let topics = outcomes.into_iter().map(|topic| {
         let partitions = topic.partitions.into_iter().map(|partition| match partition.state {
             State::Done(response) => response,
-            State::Checked { .. } => refused(partition.index, ResponseError::UnknownServerError, "the batch was not ordered"),
+            State::Checked { .. } => {
+                refused(partition.index, ResponseError::UnknownServerError, "the batch was not ordered")
+            }
         });
-        TopicProduceResponse::default().with_name(topic.name).with_topic_id(topic.id).with_partition_responses(partitions.collect())
+        TopicProduceResponse::default()
+            .with_name(topic.name)
+            .with_topic_id(topic.id)
+            .with_partition_responses(partitions.collect())
     });
     ProduceResponse::default().with_responses(topics.collect())
 }
@@ -230,7 +278,8 @@ fn respond(outcomes: Vec<TopicOutcome>) -> ProduceResponse {
 fn not_durable(mut response: ProduceResponse) -> ProduceResponse {
     for partition in response.responses.iter_mut().flat_map(|topic| &mut topic.partition_responses) {
         if partition.error_code == 0 {
-            *partition = refused(partition.index, ResponseError::KafkaStorageError, "the batch could not be made durable");
+            *partition =
+                refused(partition.index, ResponseError::KafkaStorageError, "the batch could not be made durable");
         }
     }
     response
@@ -256,7 +305,10 @@ fn refuse_all(request: &ProduceRequest, code: ResponseError, message: &str) -> V
             partitions: topic
                 .partition_data
                 .iter()
-                .map(|partition| PartitionOutcome { index: partition.index, state: State::Done(refused(partition.index, code, message)) })
+                .map(|partition| PartitionOutcome {
+                    index: partition.index,
+                    state: State::Done(refused(partition.index, code, message)),
+                })
                 .collect(),
         })
         .collect()

@@ -49,7 +49,8 @@ impl Response {
     /// # Errors
     /// [`CloseConnection`] when a handler set a field that this version cannot carry: a bug of ours, which costs one connection and is logged.
     pub fn message<M: Encodable>(message: &M, version: i16) -> Result<Self, CloseConnection> {
-        let refused = |error| CloseConnection(format!("the response could not be encoded in version {version}: {error}"));
+        let refused =
+            |error| CloseConnection(format!("the response could not be encoded in version {version}: {error}"));
         let mut out = BytesMut::with_capacity(message.compute_size(version).map_err(refused)?);
         message.encode(&mut out, version).map_err(refused)?;
         Ok(Self::from_bytes(out.freeze()))

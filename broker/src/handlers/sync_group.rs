@@ -25,7 +25,11 @@ pub async fn handle(context: &RequestContext, request: SyncGroupRequest) -> Resu
         generation: request.generation_id,
         protocol_type: owned(request.protocol_type),
         protocol_name: owned(request.protocol_name),
-        assignments: request.assignments.into_iter().map(|given| (Arc::from(&*given.member_id), given.assignment)).collect(),
+        assignments: request
+            .assignments
+            .into_iter()
+            .map(|given| (Arc::from(&*given.member_id), given.assignment))
+            .collect(),
     };
     let answer = context.broker.groups.sync(group, sync).await;
     Ok(context.pending(async move {
@@ -33,7 +37,9 @@ pub async fn handle(context: &RequestContext, request: SyncGroupRequest) -> Resu
             Ok(answer) => answer,
             Err(error) => SyncAnswer::refused(error),
         };
-        let named = |text: Option<Arc<str>>| text.filter(|_| version >= 5).map(|text| StrBytes::from_string((*text).to_owned()));
+        let named = |text: Option<Arc<str>>| {
+            text.filter(|_| version >= 5).map(|text| StrBytes::from_string((*text).to_owned()))
+        };
         Ok(SyncGroupResponse::default()
             .with_error_code(group_code(answer.error))
             .with_protocol_type(named(answer.protocol_type))

@@ -34,7 +34,9 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 pub async fn serve(listener: TcpListener, broker: Arc<Broker>, stop: CancellationToken) {
     let shutdown = stop.clone();
     let router = router(broker, stop);
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(async move { shutdown.cancelled().await }).await {
+    if let Err(error) =
+        axum::serve(listener, router).with_graceful_shutdown(async move { shutdown.cancelled().await }).await
+    {
         warn!(%error, "HTTP stopped");
     }
 }

@@ -70,9 +70,16 @@ pub(super) async fn seal(State(shared): State<Shared>, Path(name): Path<String>)
 pub(super) async fn tier(State(shared): State<Shared>, Path(name): Path<String>) -> Result<Json<Table>, Problem> {
     let topic = find(&shared, &name)?;
     if !topic.config.weir_lake_enable {
-        return Err(Problem::conflict(format!("table '{name}' does not go to the lake: set its config weir.lake.enable=true")));
+        return Err(Problem::conflict(format!(
+            "table '{name}' does not go to the lake: set its config weir.lake.enable=true"
+        )));
     }
-    shared.broker.lake.pour(topic.id()).await.map_err(|error| Problem::internal(format!("table '{name}' was not tiered: {error}")))?;
+    shared
+        .broker
+        .lake
+        .pour(topic.id())
+        .await
+        .map_err(|error| Problem::internal(format!("table '{name}' was not tiered: {error}")))?;
     // What the lake has now may be more than local retention keeps: the operator who asks for the one expects the other.
     let (storage, poured) = (shared.broker.storage.clone(), Arc::clone(&topic));
     let retained = tokio::task::spawn_blocking(move || storage.retain_topic(&poured)).await;
@@ -81,7 +88,13 @@ pub(super) async fn tier(State(shared): State<Shared>, Path(name): Path<String>)
 }
 
 fn find(shared: &Shared, name: &str) -> Result<Arc<TopicInfo>, Problem> {
-    shared.broker.storage.topics().by_name(name).cloned().ok_or_else(|| Problem::not_found(format!("there is no table '{name}'")))
+    shared
+        .broker
+        .storage
+        .topics()
+        .by_name(name)
+        .cloned()
+        .ok_or_else(|| Problem::not_found(format!("there is no table '{name}'")))
 }
 
 fn table(shared: &Shared, topic: &TopicInfo) -> Table {

@@ -47,7 +47,12 @@ impl LongPoll {
     ///
     /// Cancel safe: nothing outlives the future.
     pub async fn run(&self) -> Vec<TargetRead> {
-        let mut poll = Poll { fetch: self, reads: Vec::with_capacity(self.targets.len()), total: 0, is_done: self.targets.is_empty() };
+        let mut poll = Poll {
+            fetch: self,
+            reads: Vec::with_capacity(self.targets.len()),
+            total: 0,
+            is_done: self.targets.is_empty(),
+        };
         poll.first_pass().await;
         let deadline = Instant::from_std(self.received) + self.max_wait;
         while !poll.is_done && poll.total < self.min_bytes && Instant::now() < deadline {

@@ -18,9 +18,9 @@ use weir_protocol::versions::is_flexible;
 use weir_protocol::{FrameError, HeaderError, Preamble, RequestHeader, frame_size, response_header};
 use weir_storage::Chunk;
 
+use super::ServerLimits;
 use super::response_queue::{Queued, ResponseQueue};
 use super::send::send;
-use super::ServerLimits;
 use crate::app::Broker;
 use crate::handlers::{self, APIS, CloseConnection, Reply, RequestContext, Response};
 
@@ -306,12 +306,21 @@ impl Writer<'_> {
             }
         }
         match queued.reply {
-            Reply::Ready(response) => Ok(Answered::Now(self.add(&queued.preamble, queued.flexible, response, queued.received, chunks))),
+            Reply::Ready(response) => {
+                Ok(Answered::Now(self.add(&queued.preamble, queued.flexible, response, queued.received, chunks)))
+            }
             Reply::Pending(_) | Reply::None => Ok(Answered::Now(0)),
         }
     }
 
-    fn add(&self, preamble: &Preamble, flexible: bool, response: Response, received: Instant, chunks: &mut VecDeque<Chunk>) -> usize {
+    fn add(
+        &self,
+        preamble: &Preamble,
+        flexible: bool,
+        response: Response,
+        received: Instant,
+        chunks: &mut VecDeque<Chunk>,
+    ) -> usize {
         let header = response_header(preamble, flexible, response.size());
         let size = header.len() + response.size();
         self.broker.metrics.responded(preamble.key, size, received.elapsed());

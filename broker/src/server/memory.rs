@@ -16,7 +16,9 @@ impl RequestMemory {
     /// A budget of `bytes`, rounded up to whole KiB.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
+        let units = u32::try_from(bytes.div_ceil(UNIT))
+            .unwrap_or(u32::MAX)
+            .min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
         Self { permits: Semaphore::new(usize::try_from(units).expect("32 bits fit")), units }
     }
 

@@ -68,7 +68,9 @@ impl ServerLimits {
             // The largest request must fit, or its connection would wait for ever.
             request_memory: RequestMemory::new(request_memory.max(max_request_bytes)),
             // As much as one seal sets free at once.
-            frames: FramePool::new(usize::try_from(config.weir_seal_bytes).unwrap_or(usize::MAX).min(Self::SPARE_FRAMES)),
+            frames: FramePool::new(
+                usize::try_from(config.weir_seal_bytes).unwrap_or(usize::MAX).min(Self::SPARE_FRAMES),
+            ),
             max_pending_responses: Self::PENDING_RESPONSES,
             max_pending_bytes: Self::PENDING_BYTES,
         }
@@ -185,6 +187,10 @@ fn report(ended: Result<Ended, tokio::task::JoinError>) {
 fn is_ordinary(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionAborted | io::ErrorKind::TimedOut
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::TimedOut
     )
 }

@@ -36,7 +36,10 @@ pub async fn send(stream: &TcpStream, chunks: &mut VecDeque<Chunk>, stall: Optio
                 let count = (*len).min(SENDFILE_BYTES);
                 let sent = send_file(stream, file, *position, count, stall).await?;
                 if sent == 0 {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a segment file ends before its index says"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "a segment file ends before its index says",
+                    ));
                 }
                 *position += u64::try_from(sent).expect("a usize fits 64 bits");
                 *len -= sent;
@@ -81,7 +84,13 @@ fn advance(chunks: &mut VecDeque<Chunk>, mut written: usize) {
     }
 }
 
-async fn send_file(stream: &TcpStream, file: &std::fs::File, position: u64, count: usize, stall: Option<Duration>) -> io::Result<usize> {
+async fn send_file(
+    stream: &TcpStream,
+    file: &std::fs::File,
+    position: u64,
+    count: usize,
+    stall: Option<Duration>,
+) -> io::Result<usize> {
     within(
         stall,
         stream.async_io(Interest::WRITABLE, || {
@@ -157,7 +166,8 @@ mod tests {
     async fn a_client_that_takes_nothing_is_given_up() {
         let (_client, server) = pair().await;
         let mut chunks = VecDeque::from([Chunk::Bytes(Bytes::from(vec![0; 64 << 20]))]);
-        let error = send(&server, &mut chunks, Some(Duration::from_millis(200))).await.expect_err("the peer does not read");
+        let error =
+            send(&server, &mut chunks, Some(Duration::from_millis(200))).await.expect_err("the peer does not read");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -85,8 +85,16 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn call<R: Request>(&mut self, api: &'static str, versions: RangeInclusive<i16>, request: &R) -> Result<R::Response, ClientError> {
-        let served = self.served.get(&R::KEY).filter(|served| served.start() <= versions.end() && versions.start() <= served.end());
+    pub fn call<R: Request>(
+        &mut self,
+        api: &'static str,
+        versions: RangeInclusive<i16>,
+        request: &R,
+    ) -> Result<R::Response, ClientError> {
+        let served = self
+            .served
+            .get(&R::KEY)
+            .filter(|served| served.start() <= versions.end() && versions.start() <= served.end());
         let Some(served) = served else {
             return Err(ClientError::NotServed { address: self.address.clone(), api, versions });
         };
@@ -99,7 +107,8 @@ impl Client {
         self.next_id += 1;
         let frame = frame(version, id, request).map_err(|reason| self.not_kafka(reason))?;
         let mut answer = self.round_trip(&frame)?;
-        let header = ResponseHeader::decode(&mut answer, R::Response::header_version(version)).map_err(|error| self.not_kafka(error.to_string()))?;
+        let header = ResponseHeader::decode(&mut answer, R::Response::header_version(version))
+            .map_err(|error| self.not_kafka(error.to_string()))?;
         if header.correlation_id != id {
             return Err(self.not_kafka(format!("answer {} to request {id}", header.correlation_id)));
         }
@@ -128,7 +137,8 @@ impl Client {
 
 /// Tries every address of the host, and answers the last error.
 fn open(address: &str) -> io::Result<TcpStream> {
-    let (host, port) = split_address(address, "--kafka").map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    let (host, port) = split_address(address, "--kafka")
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host.as_str(), port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {

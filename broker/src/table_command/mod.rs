@@ -13,7 +13,8 @@ use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsRe
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest, TopicName,
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+    TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use serde_json::{Map, Value, json};
@@ -97,8 +98,16 @@ fn check_repeats(configs: &[(String, String)]) -> Result<(), TableError> {
     }
 }
 
-fn create(broker: &BrokerOptions, name: &str, partitions: Option<i32>, configs: Vec<(String, String)>, out: &mut dyn Write) -> Result<(), TableError> {
-    let configs = configs.into_iter().map(|(name, value)| CreatableTopicConfig::default().with_name(text(&name)).with_value(Some(text(&value))));
+fn create(
+    broker: &BrokerOptions,
+    name: &str,
+    partitions: Option<i32>,
+    configs: Vec<(String, String)>,
+    out: &mut dyn Write,
+) -> Result<(), TableError> {
+    let configs = configs
+        .into_iter()
+        .map(|(name, value)| CreatableTopicConfig::default().with_name(text(&name)).with_value(Some(text(&value))));
     // -1 is the broker's default, for both counts (KIP-464).
     let topic = CreatableTopic::default()
         .with_name(topic_name(name))
@@ -141,16 +150,31 @@ fn list(broker: &BrokerOptions, out: &mut dyn Write) -> Result<(), TableError> {
 
 fn describe(broker: &BrokerOptions, name: &str, out: &mut dyn Write) -> Result<(), TableError> {
     let mut client = Client::connect(&broker.kafka)?;
-    let topic = metadata(&mut client, Some(name))?.into_iter().next().ok_or_else(|| TableError::NoAnswer(name.to_owned()))?;
+    let topic =
+        metadata(&mut client, Some(name))?.into_iter().next().ok_or_else(|| TableError::NoAnswer(name.to_owned()))?;
     accepted(name, topic.error_code, None)?;
-    let configs = configs(&mut client, &[name], None)?.remove(name).ok_or_else(|| TableError::NoAnswer(name.to_owned()))?;
-    let schema = configs.iter().find(|config| &*config.name == SCHEMA).and_then(|config| config.value.as_deref()).filter(|schema| !schema.is_empty());
+    let configs =
+        configs(&mut client, &[name], None)?.remove(name).ok_or_else(|| TableError::NoAnswer(name.to_owned()))?;
+    let schema = configs
+        .iter()
+        .find(|config| &*config.name == SCHEMA)
+        .and_then(|config| config.value.as_deref())
+        .filter(|schema| !schema.is_empty());
     let id = TopicId::from_uuid(topic.topic_id).to_string();
     let others = configs.iter().filter(|config| &*config.name != SCHEMA);
     if broker.json {
-        let configs: Map<String, Value> =
-            others.map(|config| (config.name.to_string(), json!({"value": config.value.as_deref(), "set": source(config.config_source)}))).collect();
-        return print(out, &json!({"name": name, "id": id, "partitions": topic.partitions.len(), "schema": schema, "configs": configs}));
+        let configs: Map<String, Value> = others
+            .map(|config| {
+                (
+                    config.name.to_string(),
+                    json!({"value": config.value.as_deref(), "set": source(config.config_source)}),
+                )
+            })
+            .collect();
+        return print(
+            out,
+            &json!({"name": name, "id": id, "partitions": topic.partitions.len(), "schema": schema, "configs": configs}),
+        );
     }
     writeln!(out, "table       {name}")?;
     writeln!(out, "id          {id}")?;
@@ -162,18 +186,29 @@ fn describe(broker: &BrokerOptions, name: &str, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn alter(broker: &BrokerOptions, name: &str, configs: Vec<(String, String)>, out: &mut dyn Write) -> Result<(), TableError> {
+fn alter(
+    broker: &BrokerOptions,
+    name: &str,
+    configs: Vec<(String, String)>,
+    out: &mut dyn Write,
+) -> Result<(), TableError> {
     let changes = configs
         .iter()
-        .map(|(name, value)| AlterableConfig::default().with_name(text(name)).with_config_operation(SET).with_value(Some(text(value))))
+        .map(|(name, value)| {
+            AlterableConfig::default().with_name(text(name)).with_config_operation(SET).with_value(Some(text(value)))
+        })
         .collect();
-    let resource = AlterConfigsResource::default().with_resource_type(TOPIC_RESOURCE).with_resource_name(text(name)).with_configs(changes);
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(TOPIC_RESOURCE)
+        .with_resource_name(text(name))
+        .with_configs(changes);
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     let answer = Client::connect(&broker.kafka)?.call("IncrementalAlterConfigs", 0..=1, &request)?;
     let result = answer.responses.into_iter().next().ok_or_else(|| TableError::NoAnswer(name.to_owned()))?;
     accepted(name, result.error_code, result.error_message.as_ref())?;
     if broker.json {
-        let configs: Map<String, Value> = configs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let configs: Map<String, Value> =
+            configs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
         return print(out, &json!({"name": name, "configs": configs}));
     }
     let changes: Vec<String> = configs.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -201,14 +236,20 @@ fn metadata(client: &mut Client, name: Option<&str>) -> Result<Vec<MetadataRespo
 
 /// The columns of the topics that have some.
 fn schemas(client: &mut Client, names: &[&str]) -> Result<BTreeMap<String, String>, TableError> {
-    let schema = |configs: Vec<DescribeConfigsResourceResult>| configs.into_iter().find_map(|config| config.value).map(|value| value.to_string());
+    let schema = |configs: Vec<DescribeConfigsResourceResult>| {
+        configs.into_iter().find_map(|config| config.value).map(|value| value.to_string())
+    };
     let described = configs(client, names, Some(SCHEMA))?;
     let found = described.into_iter().filter_map(|(name, configs)| Some((name, schema(configs)?)));
     Ok(found.filter(|(_, schema)| !schema.is_empty()).collect())
 }
 
 /// The configs of topics, all or the one that is named. A topic that went away in between is left out.
-fn configs(client: &mut Client, names: &[&str], key: Option<&'static str>) -> Result<BTreeMap<String, Vec<DescribeConfigsResourceResult>>, TableError> {
+fn configs(
+    client: &mut Client,
+    names: &[&str],
+    key: Option<&'static str>,
+) -> Result<BTreeMap<String, Vec<DescribeConfigsResourceResult>>, TableError> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -239,7 +280,8 @@ fn accepted(name: &str, code: i16, message: Option<&StrBytes>) -> Result<(), Tab
         None => Ok(()),
         Some(ResponseError::UnknownTopicOrPartition) => Err(TableError::Unknown(name.to_owned())),
         Some(error) => {
-            let reason = message.filter(|message| !message.is_empty()).map_or_else(|| error.to_string(), ToString::to_string);
+            let reason =
+                message.filter(|message| !message.is_empty()).map_or_else(|| error.to_string(), ToString::to_string);
             Err(TableError::Refused { name: name.to_owned(), reason: reason.replace('\n', " ") })
         }
     }

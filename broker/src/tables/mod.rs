@@ -56,7 +56,9 @@ pub enum Refusal {
         records: Vec<BadRecord>,
     },
     /// Timestamps outside what the topic accepts.
-    #[error("{count} records have a timestamp outside {earliest}..={latest}, which message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic allow")]
+    #[error(
+        "{count} records have a timestamp outside {earliest}..={latest}, which message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic allow"
+    )]
     Timestamps {
         /// How many.
         count: usize,
@@ -121,7 +123,9 @@ pub fn check(records: Bytes, topic: &TopicInfo, produce_version: i16, now_ms: i6
 }
 
 fn check_keys(batch: &ValidBatch, topic: &TopicInfo) -> Result<(), Refusal> {
-    let (count, records) = faults(batch, |record| record.key.is_none().then(|| "the record has no key, and the topic is compacted".to_owned()))?;
+    let (count, records) = faults(batch, |record| {
+        record.key.is_none().then(|| "the record has no key, and the topic is compacted".to_owned())
+    })?;
     if count == 0 {
         return Ok(());
     }

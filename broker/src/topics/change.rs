@@ -37,7 +37,12 @@ impl Topics {
     ///
     /// # Errors
     /// [`TopicError`]; nothing changed then.
-    pub async fn change_configs(&self, name: &str, changes: &[ConfigChange], validate_only: bool) -> Result<(), TopicError> {
+    pub async fn change_configs(
+        &self,
+        name: &str,
+        changes: &[ConfigChange],
+        validate_only: bool,
+    ) -> Result<(), TopicError> {
         let _change = self.change.lock().await;
         let topic = self.changeable(name)?;
         let overrides = apply_changes(&topic, changes)?;
@@ -128,7 +133,9 @@ impl Topics {
         let (storage, id) = (self.storage.clone(), topic.id());
         match blocking(move || storage.delete_topic(id)).await {
             // The topic is gone; files that nobody names any more are an operator's matter, not the client's.
-            Err(weir_storage::TopicError::Io(cause)) => tracing::warn!(topic = %topic.name(), %cause, "files of a deleted topic stay behind"),
+            Err(weir_storage::TopicError::Io(cause)) => {
+                tracing::warn!(topic = %topic.name(), %cause, "files of a deleted topic stay behind")
+            }
             other => other?,
         }
         tracing::info!(topic = %topic.name(), id = %topic.id(), "topic deleted");
@@ -165,7 +172,8 @@ fn apply_changes(topic: &TopicInfo, changes: &[ConfigChange]) -> Result<BTreeMap
             return Err(TopicError::NotAList(change.name.clone()));
         }
         let values = topic.config.values();
-        let current = values.iter().find(|(known, _)| known.name == def.name).map(|(_, text)| text.as_str()).unwrap_or_default();
+        let current =
+            values.iter().find(|(known, _)| known.name == def.name).map(|(_, text)| text.as_str()).unwrap_or_default();
         overrides.insert(def.name.to_owned(), edit_list(current, change.operation, &value));
     }
     Ok(overrides)

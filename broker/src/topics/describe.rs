@@ -1,6 +1,8 @@
 //! Configs as DescribeConfigs shows them: value, source, synonyms, type, text (S-67, S-68).
 
-use weir_model::config::{BROKER_CONFIGS, BrokerConfig, ConfigDef, TOPIC_CONFIGS, TopicConfig, TopicConfigSource, UpdateMode};
+use weir_model::config::{
+    BROKER_CONFIGS, BrokerConfig, ConfigDef, TOPIC_CONFIGS, TopicConfig, TopicConfigSource, UpdateMode,
+};
 use weir_storage::TopicInfo;
 
 /// Where a value comes from, in Kafka's words.
@@ -70,7 +72,11 @@ fn topic_entry(def: &'static ConfigDef, topic: &TopicInfo, broker: &BrokerConfig
         }
     }
     let default_name = def.synonyms.first().copied().unwrap_or(def.name);
-    synonyms.push(ConfigSynonym { name: default_name, value: show(def.default.to_owned()), source: ConfigSource::Default });
+    synonyms.push(ConfigSynonym {
+        name: default_name,
+        value: show(def.default.to_owned()),
+        source: ConfigSource::Default,
+    });
     ConfigEntry {
         def,
         value: show(value),

@@ -82,7 +82,9 @@ pub fn topic_error(error: &TopicError) -> ResponseError {
         TopicError::ReplicationFactor(_) => ResponseError::InvalidReplicationFactor,
         TopicError::Assignment(_) => ResponseError::InvalidReplicaAssignment,
         TopicError::DeletionDisabled => ResponseError::TopicDeletionDisabled,
-        TopicError::AssignmentAndCounts | TopicError::Internal(_) | TopicError::DuplicateConfig(_) => ResponseError::InvalidRequest,
+        TopicError::AssignmentAndCounts | TopicError::Internal(_) | TopicError::DuplicateConfig(_) => {
+            ResponseError::InvalidRequest
+        }
         TopicError::Fixed { .. } | TopicError::NotAList(_) | TopicError::Config(_) => ResponseError::InvalidConfig,
         TopicError::Storage(error) => storage_error(error),
     }

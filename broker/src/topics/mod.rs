@@ -57,7 +57,12 @@ impl Topics {
         partitions: Option<i32>,
         overrides: BTreeMap<String, String>,
     ) -> Result<TopicId, TopicError> {
-        let topic = NewTopic { name: name.as_str().to_owned(), partitions: partitions.unwrap_or(-1), overrides, ..NewTopic::default() };
+        let topic = NewTopic {
+            name: name.as_str().to_owned(),
+            partitions: partitions.unwrap_or(-1),
+            overrides,
+            ..NewTopic::default()
+        };
         let created = self.create_topic(topic).await?;
         Ok(created.topic.id())
     }

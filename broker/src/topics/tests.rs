@@ -50,7 +50,8 @@ async fn s64_counts_of_minus_one_are_the_brokers() {
     let bench = bench(&[("num.partitions", "4")]);
     let created = bench.topics.create_topic(named("a")).await.expect("made");
     assert_eq!((created.topic.partitions(), created.replication_factor), (4, 1));
-    let created = bench.topics.create_topic(NewTopic { partitions: 2, replication_factor: 1, ..named("b") }).await.expect("made");
+    let created =
+        bench.topics.create_topic(NewTopic { partitions: 2, replication_factor: 1, ..named("b") }).await.expect("made");
     assert_eq!(created.topic.partitions(), 2);
 }
 
@@ -117,12 +118,19 @@ async fn auto_creation_is_fine_with_a_topic_that_is_there() {
 async fn s69_changes_take_effect_at_once_and_defaults_come_back() {
     let bench = bench(&[]);
     let id = bench.topics.create_topic(named("a")).await.expect("made").topic.id();
-    let set = [change("retention.ms", ConfigOperation::Set, Some("5")), change("segment.ms", ConfigOperation::Set, Some("9"))];
+    let set = [
+        change("retention.ms", ConfigOperation::Set, Some("5")),
+        change("segment.ms", ConfigOperation::Set, Some("9")),
+    ];
     bench.topics.change_configs("a", &set, true).await.expect("valid");
     assert_eq!(bench.topics.config(id).expect("there").retention_ms, 604_800_000);
     bench.topics.change_configs("a", &set, false).await.expect("changed");
     assert_eq!(bench.topics.config(id).expect("there").retention_ms, 5);
-    bench.topics.change_configs("a", &[change("retention.ms", ConfigOperation::Delete, None)], false).await.expect("changed");
+    bench
+        .topics
+        .change_configs("a", &[change("retention.ms", ConfigOperation::Delete, None)], false)
+        .await
+        .expect("changed");
     let config = bench.topics.config(id).expect("there");
     assert_eq!((config.retention_ms, config.segment_ms), (604_800_000, 9));
     bench.topics.replace_configs("a", map(&[("retention.ms", "7")]), false).await.expect("changed");
@@ -135,9 +143,17 @@ async fn s69_lists_are_appended_to_and_subtracted_from() {
     let bench = bench(&[]);
     let id = bench.topics.create_topic(named("a")).await.expect("made").topic.id();
     let policy = |topics: &Topics| topics.config(id).expect("there").cleanup_policy;
-    bench.topics.change_configs("a", &[change("cleanup.policy", ConfigOperation::Append, Some("compact,delete"))], false).await.expect("changed");
+    bench
+        .topics
+        .change_configs("a", &[change("cleanup.policy", ConfigOperation::Append, Some("compact,delete"))], false)
+        .await
+        .expect("changed");
     assert!(policy(&bench.topics).compact && policy(&bench.topics).delete);
-    bench.topics.change_configs("a", &[change("cleanup.policy", ConfigOperation::Subtract, Some("delete"))], false).await.expect("changed");
+    bench
+        .topics
+        .change_configs("a", &[change("cleanup.policy", ConfigOperation::Subtract, Some("delete"))], false)
+        .await
+        .expect("changed");
     assert!(policy(&bench.topics).compact && !policy(&bench.topics).delete);
 }
 
@@ -152,7 +168,10 @@ async fn s69_changes_that_are_refused() {
         (vec![change("weir.schema", ConfigOperation::Set, Some("id INT"))], ResponseError::InvalidConfig),
         (vec![change("weir.schema", ConfigOperation::Delete, None)], ResponseError::InvalidConfig),
         (
-            vec![change("retention.ms", ConfigOperation::Set, Some("5")), change("retention.ms", ConfigOperation::Delete, None)],
+            vec![
+                change("retention.ms", ConfigOperation::Set, Some("5")),
+                change("retention.ms", ConfigOperation::Delete, None),
+            ],
             ResponseError::InvalidRequest,
         ),
     ];
@@ -217,7 +236,10 @@ async fn s67_entries_say_where_a_value_comes_from() {
 
     let policy = entry("cleanup.policy");
     assert_eq!((policy.value.as_deref(), policy.source), (Some("compact"), ConfigSource::Topic));
-    assert_eq!(policy.synonyms[0], ConfigSynonym { name: "cleanup.policy", value: Some("compact".to_owned()), source: ConfigSource::Topic });
+    assert_eq!(
+        policy.synonyms[0],
+        ConfigSynonym { name: "cleanup.policy", value: Some("compact".to_owned()), source: ConfigSource::Topic }
+    );
     assert_eq!(policy.synonyms[1].name, "log.cleanup.policy");
 
     let retention = entry("retention.ms");

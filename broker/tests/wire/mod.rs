@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{ApiKey, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName as WireName};
+use kafka_protocol::messages::{
+    ApiKey, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName as WireName,
+};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -49,8 +51,10 @@ impl Running {
     }
 
     pub async fn topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) -> std::sync::Arc<TopicInfo> {
-        let configs: BTreeMap<String, String> = configs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let spec = TopicSpec { name: TopicName::new(name).expect("a legal name"), partitions, configs, internal: false };
+        let configs: BTreeMap<String, String> =
+            configs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let spec =
+            TopicSpec { name: TopicName::new(name).expect("a legal name"), partitions, configs, internal: false };
         let storage = self.app.broker().storage.clone();
         let created = tokio::task::spawn_blocking(move || storage.create_topic(spec)).await.expect("no panic");
         created.expect("the topic is made")
@@ -113,16 +117,23 @@ impl Client {
         let _refused = self.stream.write_all(bytes).await;
     }
 
-    pub async fn produce(&mut self, version: i16, topic: &str, partition: i32, acks: i16, records: Bytes) -> ProduceResponse {
+    pub async fn produce(
+        &mut self,
+        version: i16,
+        topic: &str,
+        partition: i32,
+        acks: i16,
+        records: Bytes,
+    ) -> ProduceResponse {
         self.call(version, &produce_request(topic, partition, acks, records)).await
     }
 }
 
 pub fn produce_request(topic: &str, partition: i32, acks: i16, records: Bytes) -> ProduceRequest {
     ProduceRequest::default().with_acks(acks).with_timeout_ms(30_000).with_topic_data(vec![
-        TopicProduceData::default()
-            .with_name(WireName(StrBytes::from_string(topic.to_owned())))
-            .with_partition_data(vec![PartitionProduceData::default().with_index(partition).with_records(Some(records))]),
+        TopicProduceData::default().with_name(WireName(StrBytes::from_string(topic.to_owned()))).with_partition_data(
+            vec![PartitionProduceData::default().with_index(partition).with_records(Some(records))],
+        ),
     ])
 }
 

@@ -69,8 +69,8 @@ impl EmbeddedCatalog {
     async fn pointer(&self, table: &TableIdent) -> Result<(Bytes, String), CatalogError> {
         let key = table_key(table);
         let value = self.store.get(&key).await?.ok_or_else(|| CatalogError::NoSuchTable(table.clone()))?;
-        let pointer: TablePointer = serde_json::from_slice(&value)
-            .map_err(|error| LakeError::Record { key, reason: error.to_string() })?;
+        let pointer: TablePointer =
+            serde_json::from_slice(&value).map_err(|error| LakeError::Record { key, reason: error.to_string() })?;
         Ok((value, pointer.metadata_location))
     }
 
@@ -107,10 +107,8 @@ impl EmbeddedCatalog {
     /// Checks and applies one table's change, and writes the metadata file it would lead to.
     async fn prepare(&self, change: TableChange) -> Result<Prepared, CatalogError> {
         let TableChange { ident, requirements, updates } = change;
-        let conflict = |error: iceberg::Error| CatalogError::Conflict {
-            table: ident.clone(),
-            reason: error.message().to_owned(),
-        };
+        let conflict =
+            |error: iceberg::Error| CatalogError::Conflict { table: ident.clone(), reason: error.message().to_owned() };
         if requirements.contains(&TableRequirement::NotExist) {
             return Err(CatalogError::Invalid(format!("'{ident}': a table cannot be created and changed in one step")));
         }
@@ -136,11 +134,7 @@ impl EmbeddedCatalog {
         let expired = if deletes { built.expired_metadata_logs } else { Vec::new() };
         Ok(Prepared {
             expect: Expect { key: table_key(&ident), value: Some(pointer) },
-            table: LoadedTable {
-                ident,
-                metadata_location: location.to_string(),
-                metadata: Arc::new(built.metadata),
-            },
+            table: LoadedTable { ident, metadata_location: location.to_string(), metadata: Arc::new(built.metadata) },
             expired: expired.into_iter().map(|log| log.metadata_file).collect(),
         })
     }
@@ -207,7 +201,9 @@ impl LakeCatalog for EmbeddedCatalog {
         let change = Change::Put { key: namespace_key(namespace), value: encode(&properties) };
         match self.store.commit(vec![expect], vec![change]).await? {
             Outcome::Applied => Ok(()),
-            Outcome::Conflict => Err(CatalogError::Invalid(format!("namespace '{namespace}' changed meanwhile; retry"))),
+            Outcome::Conflict => {
+                Err(CatalogError::Invalid(format!("namespace '{namespace}' changed meanwhile; retry")))
+            }
         }
     }
 

@@ -82,7 +82,9 @@ pub async fn check_foreign(
             | TableUpdate::RemoveStatistics { .. }
             | TableUpdate::SetPartitionStatistics { .. }
             | TableUpdate::RemovePartitionStatistics { .. } => {}
-            TableUpdate::AddSchema { .. } | TableUpdate::SetCurrentSchema { .. } | TableUpdate::RemoveSchemas { .. } => {
+            TableUpdate::AddSchema { .. }
+            | TableUpdate::SetCurrentSchema { .. }
+            | TableUpdate::RemoveSchemas { .. } => {
                 return refuse("its columns are the topic's", "alter the topic's 'weir.schema' instead");
             }
             TableUpdate::AssignUuid { .. }

@@ -139,8 +139,7 @@ impl IndexCache {
             });
         }
         let ids = KafkaIds::of(metadata);
-        let files: Vec<Arc<FileRef>> =
-            alive.iter().map(|entry| Arc::new(ids.file_ref(entry.data_file()))).collect();
+        let files: Vec<Arc<FileRef>> = alive.iter().map(|entry| Arc::new(ids.file_ref(entry.data_file()))).collect();
         let files = Arc::new(files);
         self.manifests.put(manifest.manifest_path.clone(), Arc::clone(&files), files.len() * FILE_REF_BYTES);
         Ok(files)
@@ -187,10 +186,7 @@ impl KafkaIds {
             location: file.file_path().to_owned(),
             size: file.file_size_in_bytes(),
             partitions: (partition(lower, i32::MIN), partition(upper, i32::MAX)),
-            offsets: (
-                int(lower, self.offset).unwrap_or(i64::MIN),
-                int(upper, self.offset).unwrap_or(i64::MAX),
-            ),
+            offsets: (int(lower, self.offset).unwrap_or(i64::MIN), int(upper, self.offset).unwrap_or(i64::MAX)),
             max_timestamp_ms: max_timestamp.map_or(i64::MAX, |micros| micros.div_euclid(1000)),
         }
     }

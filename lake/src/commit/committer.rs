@@ -62,7 +62,9 @@ impl Pending {
 
 /// What a table says of a plan.
 enum Fate {
-    Committed { snapshot_id: i64 },
+    Committed {
+        snapshot_id: i64,
+    },
     /// Its base is still current: it can be committed, by us or by a request still on its way.
     Open,
     /// The table moved on without it, and so it never will be.

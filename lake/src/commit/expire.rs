@@ -61,11 +61,7 @@ pub(super) async fn remove_files(storage: &LakeStorage, metadata: &TableMetadata
     }
 }
 
-async fn try_remove(
-    storage: &LakeStorage,
-    metadata: &TableMetadata,
-    expired: &[SnapshotRef],
-) -> Result<(), LakeError> {
+async fn try_remove(storage: &LakeStorage, metadata: &TableMetadata, expired: &[SnapshotRef]) -> Result<(), LakeError> {
     // A manifest is in an unbroken run of snapshots. So what the oldest one that stays does not have, no later one has.
     let oldest = metadata.snapshots().min_by_key(|snapshot| snapshot.sequence_number());
     let Some(oldest) = oldest else { return Ok(()) };

@@ -118,10 +118,10 @@ impl<'a> PlanRow<'a> {
     }
 
     fn parse_epoch(&self, value: &Bytes) -> Result<u64, LakeError> {
-        std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or_else(|| LakeError::Record {
-            key: self.epoch_key(),
-            reason: format!("{value:?} is not a number"),
-        })
+        std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| LakeError::Record { key: self.epoch_key(), reason: format!("{value:?} is not a number") })
     }
 
     /// The pending plan, with its bytes as stored.

@@ -122,11 +122,7 @@ impl Production<'_> {
     fn summary(&self, files: &[DataFile], marker: &Marker) -> Summary {
         let mut collector = SnapshotSummaryCollector::default();
         for file in files {
-            collector.add_file(
-                file,
-                self.base.current_schema().clone(),
-                self.base.default_partition_spec().clone(),
-            );
+            collector.add_file(file, self.base.current_schema().clone(), self.base.default_partition_spec().clone());
         }
         let mut properties = collector.build();
         let before = self.base.current_snapshot().map(|snapshot| &snapshot.summary().additional_properties);

@@ -1,10 +1,10 @@
 //! What is poured comes back.
 
+use arrow::array::Int32Builder;
 use arrow::array::{
     BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float64Array, ListArray, MapBuilder, StringArray,
     StringBuilder, Time64MicrosecondArray,
 };
-use arrow::array::Int32Builder;
 use proptest::prelude::*;
 
 use super::*;
@@ -68,12 +68,8 @@ pub(crate) fn all_types(rows: usize, seed: i64) -> (Fields, Vec<ArrayRef>) {
         (
             "st",
             Arc::new(
-                StructArray::try_new(
-                    Fields::from(vec![Field::new("inner", DataType::Int64, true)]),
-                    vec![inner],
-                    None,
-                )
-                .expect("a struct"),
+                StructArray::try_new(Fields::from(vec![Field::new("inner", DataType::Int64, true)]), vec![inner], None)
+                    .expect("a struct"),
             ),
         ),
     ];

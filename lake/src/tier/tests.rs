@@ -86,7 +86,11 @@ async fn a_crash_at_any_operation_loses_and_doubles_nothing() {
             let died = dying.tierer().pour(world.topic()).await.is_err();
             drop(dying);
             let report = world.tierer().pour(world.topic()).await.expect("the next process pours");
-            assert_eq!(report.ends, BTreeMap::from([(0, Offset::ZERO.plus(90)), (1, Offset::ZERO.plus(7))]), "{moment:?} {at}");
+            assert_eq!(
+                report.ends,
+                BTreeMap::from([(0, Offset::ZERO.plus(90)), (1, Offset::ZERO.plus(7))]),
+                "{moment:?} {at}"
+            );
             world.expect_same_as_log(&[90, 7]).await;
             world.expect_no_orphans().await;
             if !died {
@@ -246,7 +250,10 @@ async fn a_timestamp_is_found_in_the_lake() {
     let reader = world.reader();
     let partition = PartitionId { topic: world.topic(), index: 0 };
     let find = async |timestamp| {
-        reader.offset_for_timestamp(partition, Offset::ZERO, Offset::ZERO.plus(2000), timestamp).await.expect("searches")
+        reader
+            .offset_for_timestamp(partition, Offset::ZERO, Offset::ZERO.plus(2000), timestamp)
+            .await
+            .expect("searches")
     };
     let base = 1_700_000_000_000;
     assert_eq!(find(0).await, Some((Offset::ZERO, base)));

@@ -158,10 +158,8 @@ impl BrokerConfig {
     /// # Errors
     /// `Unknown`, with the nearest name.
     pub fn def(name: &str) -> Result<&'static ConfigDef, ConfigError> {
-        ConfigDef::find(BROKER_CONFIGS, name).ok_or_else(|| ConfigError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(BROKER_CONFIGS, &[], name),
-        })
+        ConfigDef::find(BROKER_CONFIGS, name)
+            .ok_or_else(|| ConfigError::Unknown { name: name.to_owned(), nearest: nearest(BROKER_CONFIGS, &[], name) })
     }
 
     /// The environment variable of a config: `node.id` is `WEIR_NODE_ID`, `weir.wal.sync` is `WEIR_WAL_SYNC`.

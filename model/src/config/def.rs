@@ -183,11 +183,7 @@ impl ConfigDef {
         self.check_type(value)?;
         self.check_choices(value)?;
         if self.standing == Standing::DefaultOnly && value != self.default {
-            return Err(ConfigError::OnlyDefault {
-                name: self.name,
-                value: value.to_owned(),
-                default: self.default,
-            });
+            return Err(ConfigError::OnlyDefault { name: self.name, value: value.to_owned(), default: self.default });
         }
         Ok(())
     }
@@ -210,11 +206,9 @@ impl ConfigDef {
                     _ => Ok(()),
                 };
             }
-            ConfigType::Double => value
-                .parse::<f64>()
-                .ok()
-                .filter(|number| number.is_finite())
-                .ok_or_else(|| self.wrong_type(value))?,
+            ConfigType::Double => {
+                value.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(|| self.wrong_type(value))?
+            }
         };
         match self.bounds {
             Some(bounds) if number < bounds.min as f64 || number > bounds.max as f64 => {

@@ -79,10 +79,14 @@ pub enum ConfigError {
     #[error("`weir.schema` needs `weir.value.format=json`, but the format is `raw`: set it to json, or leave it out")]
     SchemaNeedsFormat,
     /// A structured value format was given without a schema.
-    #[error("`weir.value.format=json` needs `weir.schema`: declare the columns, or leave the format out to store raw bytes")]
+    #[error(
+        "`weir.value.format=json` needs `weir.schema`: declare the columns, or leave the format out to store raw bytes"
+    )]
     FormatNeedsSchema,
     /// The local copy would have to outlive the data.
-    #[error("`{local}` is {local_value}, more than `{total}` which is {total_value}: local data cannot outlive the data; lower it or write -2")]
+    #[error(
+        "`{local}` is {local_value}, more than `{total}` which is {total_value}: local data cannot outlive the data; lower it or write -2"
+    )]
     LocalRetentionExceedsRetention {
         /// `local.retention.ms` or `local.retention.bytes`.
         local: &'static str,

@@ -4,7 +4,11 @@ use super::ConfigDef;
 
 /// The name in `table` nearest to `given`, when it is near enough to be a slip: a third of its letters at most, or the
 /// topic config whose broker synonym was written.
-pub(super) fn nearest(table: &'static [ConfigDef], extra: &'static [&'static str], given: &str) -> Option<&'static str> {
+pub(super) fn nearest(
+    table: &'static [ConfigDef],
+    extra: &'static [&'static str],
+    given: &str,
+) -> Option<&'static str> {
     if let Some(def) = table.iter().find(|def| def.synonyms.contains(&given)) {
         return Some(def.name);
     }

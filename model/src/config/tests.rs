@@ -40,7 +40,8 @@ fn every_default_passes_its_own_row() {
 fn every_synonym_is_a_broker_config_of_the_same_default_and_type() {
     for def in TOPIC_CONFIGS {
         for synonym in def.synonyms {
-            let broker = ConfigDef::find(BROKER_CONFIGS, synonym).unwrap_or_else(|| panic!("no broker config {synonym}"));
+            let broker =
+                ConfigDef::find(BROKER_CONFIGS, synonym).unwrap_or_else(|| panic!("no broker config {synonym}"));
             let other_unit = synonym.starts_with("log.retention.") || synonym.ends_with(".hours");
             assert!(other_unit && def.name.ends_with(".ms") || broker.default == def.default, "{synonym}");
             assert!(other_unit || broker.kind == def.kind, "{synonym}");
@@ -126,7 +127,10 @@ fn a_misspelt_name_is_refused_with_the_nearest_one() {
     assert_eq!(refusal(&[("retension.ms", "1")]), "unknown config `retension.ms`: did you mean `retention.ms`?");
     assert_eq!(refusal(&[("weir.shema", "1")]), "unknown config `weir.shema`: did you mean `weir.schema`?");
     assert_eq!(refusal(&[("retention_ms", "1")]), "unknown config `retention_ms`: did you mean `retention.ms`?");
-    assert_eq!(refusal(&[("log.retention.hours", "1")]), "unknown config `log.retention.hours`: did you mean `retention.ms`?");
+    assert_eq!(
+        refusal(&[("log.retention.hours", "1")]),
+        "unknown config `log.retention.hours`: did you mean `retention.ms`?"
+    );
     assert!(refusal(&[("no.such.thing.at.all", "1")]).contains("docs/configuration.md"));
     let error = BrokerConfig::resolve(&set(&[("node.idd", "1")])).expect_err("refused").to_string();
     assert_eq!(error, "unknown config `node.idd`: did you mean `node.id`?");
@@ -151,18 +155,33 @@ fn values_out_of_type_or_bounds_say_what_to_write() {
     assert_eq!(refusal(&[("retention.ms", "soon")]), "config `retention.ms` is `soon`: write a 64-bit integer");
     assert_eq!(refusal(&[("retention.ms", "-2")]), "config `retention.ms` is -2: write a value of -1 or more");
     assert_eq!(refusal(&[("segment.bytes", "100")]), "config `segment.bytes` is 100: write a value of 1048576 or more");
-    assert_eq!(refusal(&[("min.cleanable.dirty.ratio", "1.5")]), "config `min.cleanable.dirty.ratio` is 1.5: write a value from 0 to 1");
-    assert_eq!(refusal(&[("min.cleanable.dirty.ratio", "NaN")]), "config `min.cleanable.dirty.ratio` is `NaN`: write a number");
+    assert_eq!(
+        refusal(&[("min.cleanable.dirty.ratio", "1.5")]),
+        "config `min.cleanable.dirty.ratio` is 1.5: write a value from 0 to 1"
+    );
+    assert_eq!(
+        refusal(&[("min.cleanable.dirty.ratio", "NaN")]),
+        "config `min.cleanable.dirty.ratio` is `NaN`: write a number"
+    );
     assert_eq!(refusal(&[("preallocate", "yes")]), "config `preallocate` is `yes`: write true or false");
-    assert_eq!(refusal(&[("cleanup.policy", "shred")]), "config `cleanup.policy` does not know `shred`: write one of delete, compact");
-    assert_eq!(refusal(&[("cleanup.policy", "")]), "config `cleanup.policy` does not know ``: write one of delete, compact");
+    assert_eq!(
+        refusal(&[("cleanup.policy", "shred")]),
+        "config `cleanup.policy` does not know `shred`: write one of delete, compact"
+    );
+    assert_eq!(
+        refusal(&[("cleanup.policy", "")]),
+        "config `cleanup.policy` does not know ``: write one of delete, compact"
+    );
 }
 
 #[test]
 fn a_schema_alone_makes_the_values_json() {
     let config = topic(&[("weir.schema", " id BIGINT NOT NULL ")]).expect("valid");
     assert_eq!((config.weir_value_format, config.weir_schema.as_str()), (ValueFormat::Json, "id BIGINT NOT NULL"));
-    assert_eq!(topic(&[("weir.schema", "id BIGINT"), ("weir.value.format", "raw")]), Err(ConfigError::SchemaNeedsFormat));
+    assert_eq!(
+        topic(&[("weir.schema", "id BIGINT"), ("weir.value.format", "raw")]),
+        Err(ConfigError::SchemaNeedsFormat)
+    );
     assert_eq!(topic(&[("weir.value.format", "json")]), Err(ConfigError::FormatNeedsSchema));
 }
 
@@ -178,7 +197,8 @@ fn local_retention_follows_or_stays_within_the_whole() {
 
 #[test]
 fn the_broker_sets_defaults_and_the_topic_wins() {
-    let broker = BrokerConfig::resolve(&set(&[("log.retention.hours", "2"), ("weir.seal.bytes", "4096")])).expect("valid");
+    let broker =
+        BrokerConfig::resolve(&set(&[("log.retention.hours", "2"), ("weir.seal.bytes", "4096")])).expect("valid");
     let config = TopicConfig::resolve(&set(&[]), &broker).expect("valid");
     assert_eq!((config.retention_ms, config.weir_seal_bytes), (7_200_000, 4096));
     let config = TopicConfig::resolve(&set(&[("retention.ms", "5")]), &broker).expect("valid");
@@ -188,7 +208,8 @@ fn the_broker_sets_defaults_and_the_topic_wins() {
     let (value, source) = TopicConfig::value_and_source(def, &BTreeMap::new(), &broker);
     assert_eq!((value.as_str(), source), ("7200000", TopicConfigSource::Broker("log.retention.hours")));
 
-    let broker = BrokerConfig::resolve(&set(&[("log.retention.ms", "-2"), ("log.retention.minutes", "-1")])).expect("valid");
+    let broker =
+        BrokerConfig::resolve(&set(&[("log.retention.ms", "-2"), ("log.retention.minutes", "-1")])).expect("valid");
     assert_eq!(TopicConfig::resolve(&set(&[]), &broker).expect("valid").retention_ms, -1);
 }
 

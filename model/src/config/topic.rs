@@ -173,14 +173,16 @@ impl TopicConfig {
         }
         for synonym in def.synonyms {
             // -2 is how the broker writes "not set here" for its three retention times.
-            let set = broker.given().get(*synonym).filter(|value| {
-                !(synonym.starts_with("log.retention.") && value.trim() == "-2")
-            });
+            let set = broker
+                .given()
+                .get(*synonym)
+                .filter(|value| !(synonym.starts_with("log.retention.") && value.trim() == "-2"));
             if let Some(value) = set {
                 return (in_topic_unit(synonym, value), TopicConfigSource::Broker(synonym));
             }
         }
-        if def.name == "weir.value.format" && overrides.get("weir.schema").is_some_and(|schema| !schema.trim().is_empty())
+        if def.name == "weir.value.format"
+            && overrides.get("weir.schema").is_some_and(|schema| !schema.trim().is_empty())
         {
             return (ValueFormat::Json.as_str().to_owned(), TopicConfigSource::Default);
         }

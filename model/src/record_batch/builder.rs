@@ -26,7 +26,12 @@ impl BatchBuilder {
     }
 
     /// As [`Self::new`], writing into `buffer`, whose content is dropped and whose capacity is kept.
-    pub fn with_buffer(base_offset: i64, compression: Compression, timestamp_type: TimestampType, mut buffer: Vec<u8>) -> Self {
+    pub fn with_buffer(
+        base_offset: i64,
+        compression: Compression,
+        timestamp_type: TimestampType,
+        mut buffer: Vec<u8>,
+    ) -> Self {
         buffer.clear();
         buffer.resize(HEADER_SIZE, 0);
         let header = BatchHeader {
@@ -69,7 +74,14 @@ impl BatchBuilder {
     /// # Panics
     /// When `offset` lies before the base offset or more than `i32::MAX` after it.
     #[inline]
-    pub fn push(&mut self, offset: i64, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, header_bytes: Option<&[u8]>) {
+    pub fn push(
+        &mut self,
+        offset: i64,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        header_bytes: Option<&[u8]>,
+    ) {
         let (offset_delta, timestamp_delta) = self.place(offset, timestamp);
         let headers = header_bytes.unwrap_or(NO_HEADERS);
         let nullable_size = |field: Option<&[u8]>| match field {
@@ -130,8 +142,7 @@ impl BatchBuilder {
         if header.record_count == 0 {
             header.base_timestamp = timestamp;
         }
-        let offset_delta =
-            i32::try_from(offset - header.base_offset).expect("a batch spans at most i32::MAX offsets");
+        let offset_delta = i32::try_from(offset - header.base_offset).expect("a batch spans at most i32::MAX offsets");
         assert!(
             offset_delta >= 0 && (header.record_count == 0 || offset_delta > header.last_offset_delta),
             "LOG-4: offset {offset} does not follow in a batch from {}",
@@ -145,7 +156,8 @@ impl BatchBuilder {
 
     /// Says that the batch covers offsets up to and including `last_offset`, past its last record.
     pub fn extend_to(&mut self, last_offset: i64) {
-        let delta = i32::try_from(last_offset - self.header.base_offset).expect("a batch spans at most i32::MAX offsets");
+        let delta =
+            i32::try_from(last_offset - self.header.base_offset).expect("a batch spans at most i32::MAX offsets");
         self.header.last_offset_delta = self.header.last_offset_delta.max(delta);
     }
 

@@ -137,7 +137,8 @@ fn xerial_decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, BatchError> 
     };
     rest = rest.get(8..).ok_or_else(|| failed(codec, &"the frame header is cut short"))?;
     while !rest.is_empty() {
-        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(|| failed(codec, &"a block length is cut short"))?;
+        let (length, after) =
+            rest.split_first_chunk::<4>().ok_or_else(|| failed(codec, &"a block length is cut short"))?;
         let length = u32::from_be_bytes(*length) as usize;
         if length > after.len() {
             return Err(failed(codec, &"a block runs past the batch"));

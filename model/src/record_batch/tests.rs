@@ -21,7 +21,8 @@ fn every_codec_round_trips() {
     let long = b"weir ".repeat(20_000);
     for codec in CODECS {
         let batch = ValidBatch::validate(batch_of(codec, &[b"a", &long, b""]), &LIMITS).expect("valid");
-        let values: Vec<_> = batch.iter().map(|record| record.expect("framed").value.expect("not null").to_vec()).collect();
+        let values: Vec<_> =
+            batch.iter().map(|record| record.expect("framed").value.expect("not null").to_vec()).collect();
         assert_eq!(values, [b"a".to_vec(), long.clone(), Vec::new()], "{codec:?}");
     }
 }

@@ -63,7 +63,10 @@ impl ValidBatch {
         if header.last_offset_delta != header.record_count - 1 {
             return Err(BatchError::Malformed("the last offset delta is not the record count less one"));
         }
-        if header.is_idempotent() && (header.producer_epoch < 0 || header.base_sequence < 0) && !header.attributes.is_control() {
+        if header.is_idempotent()
+            && (header.producer_epoch < 0 || header.base_sequence < 0)
+            && !header.attributes.is_control()
+        {
             return Err(BatchError::Malformed("a producer id comes without epoch or sequence"));
         }
         let section = bytes.slice(HEADER_SIZE..);

@@ -246,7 +246,11 @@ impl Walk<'_> {
         self.at(position, |cursor| cursor.i32()).map(|length| usize::try_from(length).unwrap_or(0))
     }
 
-    fn at<T>(&mut self, position: usize, read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Short>) -> Result<T, GuardError> {
+    fn at<T>(
+        &mut self,
+        position: usize,
+        read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Short>,
+    ) -> Result<T, GuardError> {
         read(&mut self.cursor).map_err(|Short| GuardError::Truncated { position })
     }
 }

@@ -101,7 +101,8 @@ struct Writer {
 
 impl Writer {
     fn body(schema: &'static RequestSchema, version: i16, seed: u64) -> Bytes {
-        let mut writer = Self { out: BytesMut::new(), version, flexible: version >= schema.first_flexible, random: seed | 1 };
+        let mut writer =
+            Self { out: BytesMut::new(), version, flexible: version >= schema.first_flexible, random: seed | 1 };
         writer.structure(&schema.body);
         writer.out.freeze()
     }

@@ -49,23 +49,14 @@ impl RealDisk {
             options.custom_flags(libc::O_DIRECT);
         }
         let file = options.read(true).write(true).open(path)?;
-        Ok(Arc::new(RealFile {
-            path: path.to_owned(),
-            file: Arc::new(file),
-            direct,
-        }))
+        Ok(Arc::new(RealFile { path: path.to_owned(), file: Arc::new(file), direct }))
     }
 }
 
 /// Writes one block with `O_DIRECT`. Only "no such thing here" means no: a full or broken disk is an error.
 fn probe_direct_io(directory: &Path) -> io::Result<bool> {
     let path = directory.join(".direct-io-probe");
-    let opened = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&path);
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT).open(&path);
     let unsupported = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EINVAL) | Some(libc::EOPNOTSUPP));
     let file = match opened {
         Ok(file) => file,
@@ -112,10 +103,7 @@ impl Disk for RealDisk {
             let metadata = entry.metadata()?;
             // A name that is not UTF-8 is none of ours.
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
-                entries.push(DirectoryEntry {
-                    name,
-                    size_bytes: metadata.len(),
-                });
+                entries.push(DirectoryEntry { name, size_bytes: metadata.len() });
             }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));

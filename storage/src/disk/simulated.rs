@@ -93,20 +93,13 @@ impl SimulatedDisk {
     /// The same disk, as a process finds it that starts now.
     pub fn restarted(&self) -> SimulatedDisk {
         let generation = self.state.lock().generation;
-        SimulatedDisk {
-            state: self.state.clone(),
-            generation,
-        }
+        SimulatedDisk { state: self.state.clone(), generation }
     }
 
     /// The disk's state, unless the power went since this handle was made.
     fn powered(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.state.lock();
-        if state.generation == self.generation {
-            Ok(state)
-        } else {
-            Err(power_lost())
-        }
+        if state.generation == self.generation { Ok(state) } else { Err(power_lost()) }
     }
 
     /// Cuts the power and brings the disk back: what was not synced is lost as `style` says, and every handle is
@@ -233,11 +226,7 @@ impl State {
     }
 
     fn used(&self) -> u64 {
-        self.names
-            .values()
-            .filter_map(|inode| self.inodes.get(inode))
-            .map(|inode| inode.allocated)
-            .sum()
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.allocated).sum()
     }
 
     /// Makes room for the file to hold `size` bytes.
@@ -357,10 +346,7 @@ impl Disk for SimulatedDisk {
             let name = path.file_name().and_then(|name| name.to_str());
             if let (true, Some(name)) = (path.parent() == Some(directory), name) {
                 let size_bytes = state.inodes.get(id).map_or(0, |inode| inode.size);
-                entries.push(DirectoryEntry {
-                    name: name.to_owned(),
-                    size_bytes,
-                });
+                entries.push(DirectoryEntry { name: name.to_owned(), size_bytes });
             }
         }
         Ok(entries)
@@ -377,9 +363,8 @@ impl Disk for SimulatedDisk {
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.powered()?;
         state.step()?;
-        let (synced, rest) = std::mem::take(&mut state.unsynced_names)
-            .into_iter()
-            .partition(|change| change.touches(directory));
+        let (synced, rest) =
+            std::mem::take(&mut state.unsynced_names).into_iter().partition(|change| change.touches(directory));
         state.unsynced_names = rest;
         let synced: Vec<NameChange> = synced;
         for change in &synced {
@@ -535,9 +520,7 @@ impl DiskFile for SimulatedFile {
             if shrinks {
                 inode.allocated = align_up(size);
                 let (last, offset) = split(size);
-                inode
-                    .sectors
-                    .retain(|sector, _| *sector < last || (*sector == last && offset > 0));
+                inode.sectors.retain(|sector, _| *sector < last || (*sector == last && offset > 0));
                 inode.dirty.retain(|sector| *sector <= last);
                 if let Some(bytes) = inode.sectors.get_mut(&last) {
                     Arc::make_mut(bytes)[offset..].fill(0);

@@ -25,10 +25,7 @@ fn what_is_written_is_read() {
         file.write_all_vectored_at(&parts, 5).expect("written");
         file.sync_data().expect("synced");
         let mut read = [0; 12];
-        disk.open(&directory.join("a"), Caching::Buffered)
-            .expect("opened")
-            .read_exact_at(&mut read, 0)
-            .expect("read");
+        disk.open(&directory.join("a"), Caching::Buffered).expect("opened").read_exact_at(&mut read, 0).expect("read");
         assert_eq!(&read, b"hello, world");
         assert_eq!(file.size().expect("size"), 12);
     });
@@ -79,21 +76,12 @@ fn names_are_listed_renamed_and_removed() {
         for name in ["b", "a", "c"] {
             disk.create(&directory.join(name), Caching::Buffered).expect("created");
         }
-        disk.rename(&directory.join("a"), &directory.join("c"))
-            .expect("renamed");
+        disk.rename(&directory.join("a"), &directory.join("c")).expect("renamed");
         disk.remove(&directory.join("b")).expect("removed");
         disk.sync_dir(directory).expect("synced");
-        let names: Vec<String> = disk
-            .list(directory)
-            .expect("listed")
-            .into_iter()
-            .map(|entry| entry.name)
-            .collect();
+        let names: Vec<String> = disk.list(directory).expect("listed").into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, ["c"]);
-        let missing = disk
-            .open(&directory.join("a"), Caching::Buffered)
-            .err()
-            .map(|error| error.kind());
+        let missing = disk.open(&directory.join("a"), Caching::Buffered).err().map(|error| error.kind());
         assert_eq!(missing, Some(io::ErrorKind::NotFound));
         assert!(disk.free_bytes(directory).expect("free bytes") > 0);
     });
@@ -106,10 +94,7 @@ fn a_replaced_file_holds_the_new_contents() {
         replace_file(&*disk, &path, b"one").expect("written");
         replace_file(&*disk, &path, b"two").expect("written");
         let mut read = [0; 3];
-        disk.open(&path, Caching::Buffered)
-            .expect("opened")
-            .read_exact_at(&mut read, 0)
-            .expect("read");
+        disk.open(&path, Caching::Buffered).expect("opened").read_exact_at(&mut read, 0).expect("read");
         assert_eq!(&read, b"two");
         assert_eq!(disk.list(directory).expect("listed").len(), 1);
     });
@@ -142,10 +127,7 @@ fn a_crash_loses_what_was_not_synced() {
     assert_eq!(contents(&disk, "/d/a").as_deref(), Some(&b"kept"[..]));
     assert_eq!(contents(&disk, "/d/b"), None);
     assert_eq!(contents(&disk, "/d/c"), None);
-    assert!(
-        file.write_all_at(b"dead", 0).is_err(),
-        "a handle does not outlive the power"
-    );
+    assert!(file.write_all_at(b"dead", 0).is_err(), "a handle does not outlive the power");
 }
 
 #[test]
@@ -194,9 +176,5 @@ fn a_full_disk_refuses_until_something_is_removed() {
     disk.fail_next_writes(1);
     assert!(other.write_all_at(b"y", 0).is_err());
     disk.flip_bit(Path::new("/d/b"), 0, 0).expect("flipped");
-    assert_eq!(
-        contents(&disk, "/d/b").as_deref(),
-        Some(&b"y"[..]),
-        "x with its lowest bit flipped"
-    );
+    assert_eq!(contents(&disk, "/d/b").as_deref(), Some(&b"y"[..]), "x with its lowest bit flipped");
 }

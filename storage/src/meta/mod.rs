@@ -62,10 +62,7 @@ impl MetaBatch {
 
     /// Sets a value.
     pub fn put(mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> MetaBatch {
-        self.ops.push(MetaOp::Put {
-            key: key.into(),
-            value: value.into(),
-        });
+        self.ops.push(MetaOp::Put { key: key.into(), value: value.into() });
         self
     }
 
@@ -83,10 +80,7 @@ impl MetaBatch {
 
     /// Applies only if the key has this value.
     pub fn if_equals(mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> MetaBatch {
-        self.preconditions.push(Precondition::Equals {
-            key: key.into(),
-            value: value.into(),
-        });
+        self.preconditions.push(Precondition::Equals { key: key.into(), value: value.into() });
         self
     }
 
@@ -149,10 +143,7 @@ fn check(batch: &MetaBatch, get: impl Fn(&[u8]) -> Result<Option<Bytes>, MetaErr
         };
         let found = get(key)?;
         if found.as_ref() != wanted {
-            return Err(MetaError::Conflict {
-                key: key.clone(),
-                found,
-            });
+            return Err(MetaError::Conflict { key: key.clone(), found });
         }
     }
     Ok(())

@@ -29,14 +29,8 @@ impl RocksMetaStore {
     /// [`MetaError::Open`] when the directory is locked, damaged or cannot be written.
     pub fn open(path: impl AsRef<Path>) -> Result<RocksMetaStore, MetaError> {
         let path = path.as_ref();
-        let db = DB::open(&options(), path).map_err(|source| MetaError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(RocksMetaStore {
-            db,
-            committing: Mutex::new(()),
-        })
+        let db = DB::open(&options(), path).map_err(|source| MetaError::Open { path: path.to_owned(), source })?;
+        Ok(RocksMetaStore { db, committing: Mutex::new(()) })
     }
 }
 
@@ -60,7 +54,8 @@ impl RocksMetaStore {
             let mut options = options();
             options.create_if_missing(false);
             options.set_wal_recovery_mode(mode);
-            DB::open_for_read_only(&options, path, false).map_err(|source| MetaError::Open { path: path.to_owned(), source })
+            DB::open_for_read_only(&options, path, false)
+                .map_err(|source| MetaError::Open { path: path.to_owned(), source })
         };
         // A record that a crash cut short is no damage; a record that does not read is, though the broker starts without it.
         let (db, log_damage) = match open(DBRecoveryMode::TolerateCorruptedTailRecords) {

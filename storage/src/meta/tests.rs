@@ -16,13 +16,9 @@ fn bytes(text: &'static str) -> Bytes {
 fn a_key_has_the_value_it_was_given_last() {
     on_every_store(|store| {
         assert_eq!(store.get(b"a").expect("read"), None);
-        store
-            .commit(MetaBatch::new().put("a", "1").put("a", "2"))
-            .expect("committed");
+        store.commit(MetaBatch::new().put("a", "1").put("a", "2")).expect("committed");
         assert_eq!(store.get(b"a").expect("read"), Some(bytes("2")));
-        store
-            .commit(MetaBatch::new().delete("a").delete("never there"))
-            .expect("committed");
+        store.commit(MetaBatch::new().delete("a").delete("never there")).expect("committed");
         assert_eq!(store.get(b"a").expect("read"), None);
     });
 }
@@ -39,19 +35,11 @@ fn a_scan_sees_its_prefix_in_byte_order_and_nothing_else() {
             .put(&b"b/\xff"[..], "3");
         store.commit(batch).expect("committed");
         let values = |prefix: &[u8]| -> Vec<Bytes> {
-            store
-                .scan_prefix(prefix)
-                .expect("scanned")
-                .into_iter()
-                .map(|(_, value)| value)
-                .collect()
+            store.scan_prefix(prefix).expect("scanned").into_iter().map(|(_, value)| value).collect()
         };
         assert_eq!(values(b"b/"), [bytes("1"), bytes("2"), bytes("3")]);
         assert_eq!(values(b"b"), [bytes("0"), bytes("1"), bytes("2"), bytes("3")]);
-        assert_eq!(
-            values(b""),
-            [bytes("x"), bytes("0"), bytes("1"), bytes("2"), bytes("3"), bytes("x")]
-        );
+        assert_eq!(values(b""), [bytes("x"), bytes("0"), bytes("1"), bytes("2"), bytes("3"), bytes("x")]);
         assert!(values(b"zzz").is_empty());
         assert!(values(b"\xff\xff").is_empty());
     });
@@ -60,9 +48,7 @@ fn a_scan_sees_its_prefix_in_byte_order_and_nothing_else() {
 #[test]
 fn a_batch_whose_precondition_fails_changes_nothing() {
     on_every_store(|store| {
-        store
-            .commit(MetaBatch::new().if_absent("a").put("a", "1"))
-            .expect("committed");
+        store.commit(MetaBatch::new().if_absent("a").put("a", "1")).expect("committed");
         let again = store.commit(MetaBatch::new().if_absent("a").put("b", "1"));
         let Err(MetaError::Conflict { key, found }) = again else {
             panic!("no conflict: {again:?}");
@@ -73,9 +59,7 @@ fn a_batch_whose_precondition_fails_changes_nothing() {
         assert!(matches!(stale, Err(MetaError::Conflict { .. })));
         let missing = store.commit(MetaBatch::new().if_equals("z", "0"));
         assert!(matches!(missing, Err(MetaError::Conflict { found: None, .. })));
-        store
-            .commit(MetaBatch::new().if_equals("a", "1").put("a", "2"))
-            .expect("committed");
+        store.commit(MetaBatch::new().if_equals("a", "1").put("a", "2")).expect("committed");
         assert_eq!(store.get(b"a").expect("read"), Some(bytes("2")));
     });
 }

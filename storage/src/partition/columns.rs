@@ -105,13 +105,16 @@ impl Partition {
             Place::Arrow(segment) => {
                 let shared = Arc::clone(&self.inner.shared);
                 let partition = self.id();
-                blocking(move || arrow_columns(partition, &segment, from, projection.as_deref(), max_bytes, &shared.counters)).await??
+                blocking(move || {
+                    arrow_columns(partition, &segment, from, projection.as_deref(), max_bytes, &shared.counters)
+                })
+                .await??
             }
             Place::Cold(tiered_end) => {
-                let cold =
-                    self.inner.shared.cold().ok_or(ReadError::NoLake { partition: self.id(), offset: from })?;
+                let cold = self.inner.shared.cold().ok_or(ReadError::NoLake { partition: self.id(), offset: from })?;
                 Counters::add(&self.inner.shared.counters.cold_reads, 1);
-                cold.read_columns(self.id(), &schema, from, end.min(tiered_end), projection.as_deref(), max_bytes).await?
+                cold.read_columns(self.id(), &schema, from, end.min(tiered_end), projection.as_deref(), max_bytes)
+                    .await?
             }
         };
         read.batches = read
@@ -216,7 +219,8 @@ pub(super) fn columns_of_batches(
         let (style, raw) = (new_null_array(&DataType::Utf8, rows), new_null_array(&DataType::Binary, rows));
         return system.finish(schema, style, raw, vec![value]);
     }
-    let user = run.iter().map(|(batch, columns)| user_columns(schema, batch, *columns)).collect::<Result<Vec<_>, _>>()?;
+    let user =
+        run.iter().map(|(batch, columns)| user_columns(schema, batch, *columns)).collect::<Result<Vec<_>, _>>()?;
     let user = concat_batches(schema.arrow(), &user).map_err(|error| RowsError::Schema(error.to_string()))?;
     let (style, raw): (ArrayRef, ArrayRef) = match detail {
         Detail::Bare => (new_null_array(&DataType::Utf8, rows), new_null_array(&DataType::Binary, rows)),
@@ -234,7 +238,11 @@ pub(super) fn columns_of_batches(
 }
 
 /// The user columns of a batch: as given, or decoded again. Every row was checked against the schema when it was produced.
-fn user_columns(schema: &TableSchema, batch: &AssignedBatch, known: Option<&RecordBatch>) -> Result<RecordBatch, RowsError> {
+fn user_columns(
+    schema: &TableSchema,
+    batch: &AssignedBatch,
+    known: Option<&RecordBatch>,
+) -> Result<RecordBatch, RowsError> {
     if let Some(columns) = known {
         return Ok(columns.clone());
     }
@@ -245,7 +253,10 @@ fn user_columns(schema: &TableSchema, batch: &AssignedBatch, known: Option<&Reco
     }
     decode_batch(schema, values.into_iter()).map_err(|errors| {
         let first = errors.first().map(ToString::to_string).unwrap_or_default();
-        RowsError::Schema(format!("stored batch at offset {} does not fit its schema: {first}", batch.header().base_offset))
+        RowsError::Schema(format!(
+            "stored batch at offset {} does not fit its schema: {first}",
+            batch.header().base_offset
+        ))
     })
 }
 
@@ -258,7 +269,8 @@ pub(super) fn raw_row_count(columns: &RecordBatch) -> usize {
 /// The same columns with `_value_style` as text, as the log schema has it; segments keep it as a dictionary.
 fn with_plain_style(columns: RecordBatch) -> Result<RecordBatch, RowsError> {
     let schema = columns.schema();
-    let Some((at, field)) = schema.column_with_name("_value_style").filter(|(_, field)| field.data_type() != &DataType::Utf8)
+    let Some((at, field)) =
+        schema.column_with_name("_value_style").filter(|(_, field)| field.data_type() != &DataType::Utf8)
     else {
         return Ok(columns);
     };

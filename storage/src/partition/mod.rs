@@ -34,11 +34,11 @@ use crate::topics::TopicInfo;
 use crate::wal::{DurableSink, WalSeq};
 
 pub use append::{AppendError, Appended};
-pub use merge::MergeError;
 pub(crate) use merge::Merge;
+pub use merge::MergeError;
 pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
-pub(crate) use recover::{Recovered, topic_directory, topic_directory_name};
 pub use recover::RecoverError;
+pub(crate) use recover::{Recovered, topic_directory, topic_directory_name};
 pub use retain::{RetainError, Retained};
 pub use seal::SealError;
 pub(crate) use seal::seal_together;

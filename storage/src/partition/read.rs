@@ -286,7 +286,8 @@ impl Partition {
                 // Everything was used only when the last batch was used up; `read.next` may lie beyond a gap after it.
                 step.next = Some(next);
             }
-            let all_used = read.batches.last().is_none_or(|last| last_offset(last).is_none_or(|last| step.next > Some(last)));
+            let all_used =
+                read.batches.last().is_none_or(|last| last_offset(last).is_none_or(|last| step.next > Some(last)));
             if all_used {
                 step.next = Some(read.next.max(step.next.unwrap_or(read.next)));
             }
@@ -317,7 +318,13 @@ impl Partition {
     }
 
     /// Rows or Arrow records from one `.arrow` segment. Blocks.
-    fn arrow_step(&self, segment: &ArrowSegment, from: Offset, limits: ReadLimits, form: &RowForm) -> Result<Step, ReadError> {
+    fn arrow_step(
+        &self,
+        segment: &ArrowSegment,
+        from: Offset,
+        limits: ReadLimits,
+        form: &RowForm,
+    ) -> Result<Step, ReadError> {
         let mut step = Step::default();
         let mut bytes = 0;
         let Some(mut block) = segment.find_block(from)? else {
@@ -370,7 +377,13 @@ impl Partition {
 
     /// A decoded block: whole ones through the cache, projected ones read anew, since they are cheap and all different. Of a
     /// block whose rows all kept their bytes, `raw`, only the columns that rows need.
-    fn block(&self, segment: &ArrowSegment, block: usize, form: &RowForm, raw: bool) -> Result<Arc<RecordBatch>, ReadError> {
+    fn block(
+        &self,
+        segment: &ArrowSegment,
+        block: usize,
+        form: &RowForm,
+        raw: bool,
+    ) -> Result<Arc<RecordBatch>, ReadError> {
         let shared = &self.inner.shared;
         let key = (self.inner.id, segment.meta().name(), block);
         let projection = form.columns.as_deref().map(row_projection);

@@ -34,7 +34,9 @@ pub enum RecoverError {
         at: Offset,
     },
     /// The WAL does not join the last segment, or its own entries do not join.
-    #[error("partition {partition}: after offset {from} the WAL goes on at {to}; what lies between is in no segment; run weir doctor")]
+    #[error(
+        "partition {partition}: after offset {from} the WAL goes on at {to}; what lies between is in no segment; run weir doctor"
+    )]
     Lost {
         /// Which partition.
         partition: PartitionId,
@@ -80,7 +82,8 @@ impl Partition {
                 return Err(RecoverError::Hole { partition: id, at: next.unwrap_or(Offset::ZERO) });
             }
             next = Some(meta.range.end);
-            let segment = if local { Segment::open(&directory, &meta)? } else { Segment::Tiered(Arc::new(meta.clone())) };
+            let segment =
+                if local { Segment::open(&directory, &meta)? } else { Segment::Tiered(Arc::new(meta.clone())) };
             if local {
                 local_bytes += meta.size_bytes;
             }

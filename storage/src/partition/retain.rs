@@ -101,7 +101,8 @@ impl Partition {
             let segments: Vec<Segment> = state.segments.values().cloned().collect();
             (state.record, segments, state.tail.batch_bytes() as u64)
         };
-        let log_start = log_start_after(&segments, &record, tail_bytes, config.retention_ms, config.retention_bytes, now_ms);
+        let log_start =
+            log_start_after(&segments, &record, tail_bytes, config.retention_ms, config.retention_bytes, now_ms);
         let dropped = if config.weir_lake_enable {
             let (ms, bytes) = (
                 or_total(config.local_retention_ms, config.retention_ms),
@@ -138,7 +139,12 @@ impl Partition {
         let id = inner.id;
         let (gone, tiered): (Vec<Segment>, Vec<Segment>) = {
             let state = inner.state.lock();
-            let gone = state.segments.values().filter(|segment| segment.meta().range.end <= record.log_start).cloned().collect();
+            let gone = state
+                .segments
+                .values()
+                .filter(|segment| segment.meta().range.end <= record.log_start)
+                .cloned()
+                .collect();
             let tiered = dropped.iter().filter_map(|start| state.segments.get(start).cloned()).collect();
             (gone, tiered)
         };

@@ -183,7 +183,8 @@ impl Partition {
         let (entries, record, mut producers) = {
             let state = inner.state.lock();
             let durable = inner.offsets(&state).last_stable();
-            let entries: Vec<TailEntry> = state.tail.iter().take_while(|entry| entry.end() <= durable).cloned().collect();
+            let entries: Vec<TailEntry> =
+                state.tail.iter().take_while(|entry| entry.end() <= durable).cloned().collect();
             (entries, state.record, state.sealed_producers.clone())
         };
         let Some(end) = entries.last().map(TailEntry::end) else { return Ok(None) };
@@ -240,8 +241,7 @@ impl Partition {
                 Ok((meta, Segment::Log(Arc::new(segment)), 0))
             }
             Some(schema) => {
-                let (meta, raw_rows) = self
-                    .write_arrow_segment(topic, schema, entries, start, end, now_ms)?;
+                let (meta, raw_rows) = self.write_arrow_segment(topic, schema, entries, start, end, now_ms)?;
                 let segment = ArrowSegment::open(directory, &meta)?;
                 Ok((meta, Segment::Arrow(Arc::new(segment)), raw_rows))
             }

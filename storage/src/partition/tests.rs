@@ -43,7 +43,11 @@ impl Bench {
     }
 }
 
-fn open_at(path: &Path, settings: &BTreeMap<String, String>, clock: Arc<ManualClock>) -> Result<Storage, crate::OpenError> {
+fn open_at(
+    path: &Path,
+    settings: &BTreeMap<String, String>,
+    clock: Arc<ManualClock>,
+) -> Result<Storage, crate::OpenError> {
     let config = BrokerConfig::resolve(settings).expect("settings are accepted");
     Storage::open(StorageOptions::new(path.to_owned(), Arc::new(config), clock))
 }
@@ -65,7 +69,13 @@ fn first_partition(storage: &Storage, topic: &TopicInfo) -> Partition {
 fn batch_of(values: &[String], codec: Compression) -> ValidBatch {
     let mut builder = BatchBuilder::new(0, codec, TimestampType::CreateTime);
     for (index, value) in values.iter().enumerate() {
-        builder.push(index as i64, START_MS + index as i64, Some(format!("k{index}").as_bytes()), Some(value.as_bytes()), None);
+        builder.push(
+            index as i64,
+            START_MS + index as i64,
+            Some(format!("k{index}").as_bytes()),
+            Some(value.as_bytes()),
+            None,
+        );
     }
     ValidBatch::validate(builder.finish(), &LIMITS).expect("valid")
 }
@@ -145,7 +155,11 @@ async fn read_all(partition: &Partition, from: i64, max_bytes: usize, form: &Row
                 let record = record.expect("framed");
                 let offset = batch.header().base_offset + i64::from(record.offset_delta);
                 if offset >= at.get() {
-                    rows.push((offset, record.key.unwrap_or_default().to_vec(), record.value.unwrap_or_default().to_vec()));
+                    rows.push((
+                        offset,
+                        record.key.unwrap_or_default().to_vec(),
+                        record.value.unwrap_or_default().to_vec(),
+                    ));
                 }
             }
         }
@@ -168,7 +182,9 @@ async fn rows_read_the_same_from_tail_after_restart_and_after_seal() {
         let topic = make_topic(&storage, name, &configs);
         let partition = first_partition(&storage, &topic);
         let expected = orders(0..60);
-        for (chunk, codec) in expected.chunks(10).zip([Compression::None, Compression::Lz4, Compression::Zstd].iter().cycle()) {
+        for (chunk, codec) in
+            expected.chunks(10).zip([Compression::None, Compression::Lz4, Compression::Zstd].iter().cycle())
+        {
             append(&storage, &partition, batch_of(chunk, *codec)).await.expect("appended");
         }
         let tail = read_all(&partition, 0, 700, &RowForm::default()).await;

@@ -40,14 +40,15 @@ impl Partition {
             }
             let from = meta.range.start.max(log_start);
             let hit = match segment {
-                Segment::Log(segment) => {
-                    blocking(move || segment.offset_for_timestamp(timestamp_ms, from)).await??.map(|found| (found.offset, found.timestamp))
-                }
-                Segment::Arrow(segment) => {
-                    blocking(move || segment.offset_for_timestamp(timestamp_ms, from)).await??.map(|found| (found.offset, found.timestamp))
-                }
+                Segment::Log(segment) => blocking(move || segment.offset_for_timestamp(timestamp_ms, from))
+                    .await??
+                    .map(|found| (found.offset, found.timestamp)),
+                Segment::Arrow(segment) => blocking(move || segment.offset_for_timestamp(timestamp_ms, from))
+                    .await??
+                    .map(|found| (found.offset, found.timestamp)),
                 Segment::Tiered(meta) => {
-                    let cold = self.inner.shared.cold().ok_or(ReadError::NoLake { partition: self.id(), offset: from })?;
+                    let cold =
+                        self.inner.shared.cold().ok_or(ReadError::NoLake { partition: self.id(), offset: from })?;
                     cold.offset_for_timestamp(self.id(), from, meta.range.end, timestamp_ms).await?
                 }
             };
@@ -84,8 +85,15 @@ impl Partition {
         (offsets.log_start(), end, state.segments.values().cloned().collect(), tail)
     }
 
-    fn hit_in_tail(&self, tail: &[TailEntry], from: Offset, timestamp_ms: i64) -> Result<Option<TimestampHit>, ReadError> {
-        for entry in tail.iter().filter(|entry| entry.batch.header().max_timestamp >= timestamp_ms && entry.end() > from) {
+    fn hit_in_tail(
+        &self,
+        tail: &[TailEntry],
+        from: Offset,
+        timestamp_ms: i64,
+    ) -> Result<Option<TimestampHit>, ReadError> {
+        for entry in
+            tail.iter().filter(|entry| entry.batch.header().max_timestamp >= timestamp_ms && entry.end() > from)
+        {
             let hit = hit_in_batch(&entry.batch, from, timestamp_ms)
                 .map_err(|source| ReadError::Rows { partition: self.id(), source })?;
             if hit.is_some() {

@@ -75,10 +75,7 @@ impl EntryHeader {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&self.crc.to_le_bytes());
-        let total = self
-            .payload_size
-            .checked_add(64)
-            .expect("payloads are limited to 4 GiB - 64 when pushed");
+        let total = self.payload_size.checked_add(64).expect("payloads are limited to 4 GiB - 64 when pushed");
         bytes[8..12].copy_from_slice(&total.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.partition.index.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seq.to_le_bytes());
@@ -111,19 +108,13 @@ impl EndMark {
     /// The mark in these bytes, if there is one and its CRC is right.
     pub(super) fn parse(bytes: &[u8; HEADER_SIZE]) -> Option<EndMark> {
         let whole = bytes[..4] == END_MAGIC && crc32_iscsi(&bytes[CHECKED_FROM..]) == u32_at(bytes, 4);
-        whole.then(|| EndMark {
-            log_id: u64_at(bytes, 32),
-            synced_through: u64_at(bytes, 24),
-        })
+        whole.then(|| EndMark { log_id: u64_at(bytes, 32), synced_through: u64_at(bytes, 24) })
     }
 
     pub(super) fn to_bytes(self) -> [u8; HEADER_SIZE] {
         let header = EntryHeader {
             crc: 0,
-            partition: PartitionId {
-                topic: TopicId::from_uuid(Uuid::nil()),
-                index: 0,
-            },
+            partition: PartitionId { topic: TopicId::from_uuid(Uuid::nil()), index: 0 },
             seq: self.synced_through,
             synced_through: self.synced_through,
             log_id: self.log_id,
@@ -158,10 +149,7 @@ mod tests {
     fn header() -> EntryHeader {
         EntryHeader {
             crc: 7,
-            partition: PartitionId {
-                topic: TopicId::from_uuid(Uuid::from_u128(5)),
-                index: 3,
-            },
+            partition: PartitionId { topic: TopicId::from_uuid(Uuid::from_u128(5)), index: 3 },
             seq: 11,
             synced_through: 9,
             log_id: 42,
@@ -183,10 +171,7 @@ mod tests {
 
     #[test]
     fn an_end_mark_survives_its_bytes_and_is_no_entry() {
-        let mark = EndMark {
-            log_id: 42,
-            synced_through: 9,
-        };
+        let mark = EndMark { log_id: 42, synced_through: 9 };
         let mut bytes = mark.to_bytes();
         assert_eq!(EndMark::parse(&bytes), Some(mark));
         assert_eq!(EntryHeader::parse(&bytes), None);

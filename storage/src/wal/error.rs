@@ -71,10 +71,6 @@ pub enum WalError {
 
 impl WalError {
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> WalError {
-        WalError::Io {
-            action,
-            path: path.into(),
-            source: Arc::new(source),
-        }
+        WalError::Io { action, path: path.into(), source: Arc::new(source) }
     }
 }

@@ -265,19 +265,11 @@ impl Wal {
         replay: &mut dyn FnMut(WalSeq, PartitionId, Bytes),
     ) -> Result<Wal, WalError> {
         let directory = directory.into();
-        disk.create_dir_all(&directory)
-            .map_err(|error| WalError::io("create", &directory, error))?;
+        disk.create_dir_all(&directory).map_err(|error| WalError::io("create", &directory, error))?;
         let found = space::find(&*disk, &directory)?;
         let recovered = recovery::recover(&*disk, &directory, found.log, replay)?;
         let segment_bytes = align_up(config.segment_bytes.max(16 * 1024));
-        let space = Space::new(
-            disk,
-            directory,
-            segment_bytes,
-            config.spare_files,
-            recovered.log,
-            found.spares,
-        )?;
+        let space = Space::new(disk, directory, segment_bytes, config.spare_files, recovered.log, found.spares)?;
         let permit_limit = (config.max_in_flight_bytes / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 31));
         let last_seq = recovered.next_seq - 1;
         let shared = Arc::new(Shared {
@@ -297,10 +289,7 @@ impl Wal {
             .spawn(move || writer.run())
             .map_err(|error| WalError::io("start the writer thread of", "the WAL", error))?;
         Ok(Wal {
-            thread: Arc::new(WriterThread {
-                shared: shared.clone(),
-                handle: Mutex::new(Some(handle)),
-            }),
+            thread: Arc::new(WriterThread { shared: shared.clone(), handle: Mutex::new(Some(handle)) }),
             shared,
             recovery: Arc::new(recovered.report),
         })
@@ -344,11 +333,7 @@ impl Wal {
 
     fn admitted(&self, bytes: usize, permits: usize) -> Result<Admission, WalError> {
         match self.shared.space.promise(size_u64(bytes)) {
-            Ok(promise) => Ok(Admission {
-                shared: self.shared.clone(),
-                permits,
-                promise,
-            }),
+            Ok(promise) => Ok(Admission { shared: self.shared.clone(), permits, promise }),
             Err(error) => {
                 self.shared.permits.add_permits(permits);
                 Err(error)

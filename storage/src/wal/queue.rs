@@ -45,12 +45,7 @@ pub(super) enum Wake {
 impl Queue {
     pub(super) fn new(next_seq: u64) -> Queue {
         Queue {
-            state: Mutex::new(QueueState {
-                entries: VecDeque::new(),
-                next_seq,
-                writer_waits: false,
-                closed: false,
-            }),
+            state: Mutex::new(QueueState { entries: VecDeque::new(), next_seq, writer_waits: false, closed: false }),
             filled: Condvar::new(),
         }
     }
@@ -60,12 +55,7 @@ impl Queue {
         let mut state = self.state.lock();
         let seq = state.next_seq;
         state.next_seq += 1;
-        let queued = Queued {
-            seq,
-            entry,
-            permits,
-            promise,
-        };
+        let queued = Queued { seq, entry, permits, promise };
         if state.closed {
             return (seq, Some(queued));
         }
@@ -210,11 +200,7 @@ pub struct Durable {
 
 impl Durable {
     pub(super) fn new(progress: Arc<Progress>, seq: WalSeq) -> Durable {
-        Durable {
-            progress,
-            seq: seq.get(),
-            registered: None,
-        }
+        Durable { progress, seq: seq.get(), registered: None }
     }
 }
 

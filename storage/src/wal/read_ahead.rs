@@ -36,23 +36,16 @@ impl ReadAhead {
     pub(super) fn start(file: Arc<dyn DiskFile>) -> io::Result<ReadAhead> {
         let (requests, wanted) = sync_channel::<Chunk>(1);
         let (done, results) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("weir-wal-read".to_owned())
-            .spawn(move || {
-                for mut chunk in wanted {
-                    let read = chunk.read(&*file).map(|()| chunk);
-                    // The reader is gone: nobody wants the rest.
-                    if done.send(read).is_err() {
-                        return;
-                    }
+        let thread = std::thread::Builder::new().name("weir-wal-read".to_owned()).spawn(move || {
+            for mut chunk in wanted {
+                let read = chunk.read(&*file).map(|()| chunk);
+                // The reader is gone: nobody wants the rest.
+                if done.send(read).is_err() {
+                    return;
                 }
-            })?;
-        Ok(ReadAhead {
-            requests: Some(requests),
-            results,
-            thread: Some(thread),
-            pending: false,
-        })
+            }
+        })?;
+        Ok(ReadAhead { requests: Some(requests), results, thread: Some(thread), pending: false })
     }
 
     /// Begins to read a chunk. The one before must have been taken.

@@ -39,14 +39,7 @@ impl EntryReader {
     pub(super) fn new(file: Arc<dyn DiskFile>) -> io::Result<EntryReader> {
         // Files are made in whole blocks; a crash may leave a length that is not, and the rest holds no whole group.
         let size = align_down(file.size()?);
-        Ok(EntryReader {
-            file,
-            size,
-            chunk: Bytes::new(),
-            chunk_position: 0,
-            backing: Bytes::new(),
-            ahead: None,
-        })
+        Ok(EntryReader { file, size, chunk: Bytes::new(), chunk_position: 0, backing: Bytes::new(), ahead: None })
     }
 
     /// The readable length, whole blocks.
@@ -169,12 +162,7 @@ impl EntryReader {
             _ => BytesMut::zeroed(room),
         };
         let at = carried + aligned_start(&buffer[carried..]);
-        Chunk {
-            buffer,
-            at,
-            position: from,
-            len,
-        }
+        Chunk { buffer, at, position: from, len }
     }
 }
 

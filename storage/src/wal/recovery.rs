@@ -97,25 +97,16 @@ pub(super) fn recover(
         cut(&*handle, file, size)?;
         kept.push(LogFile { size, ..file.clone() });
         for stale in following {
-            disk.remove(&stale.path)
-                .map_err(|error| WalError::io("remove", &stale.path, error))?;
+            disk.remove(&stale.path).map_err(|error| WalError::io("remove", &stale.path, error))?;
         }
         break;
     }
     for (_, handle) in unsynced {
-        handle
-            .sync_data()
-            .map_err(|error| WalError::io("sync", handle.path(), error))?;
+        handle.sync_data().map_err(|error| WalError::io("sync", handle.path(), error))?;
     }
-    disk.sync_dir(directory)
-        .map_err(|error| WalError::io("sync", directory, error))?;
+    disk.sync_dir(directory).map_err(|error| WalError::io("sync", directory, error))?;
     scan.report.files = kept.len();
-    Ok(Recovered {
-        log: kept,
-        next_seq: scan.expected,
-        log_id: scan.log_id,
-        report: scan.report,
-    })
+    Ok(Recovered { log: kept, next_seq: scan.expected, log_id: scan.log_id, report: scan.report })
 }
 
 impl<'a> Scan<'a> {
@@ -262,11 +253,7 @@ impl<'a> Scan<'a> {
 /// Makes the file end where its last entry's block does, durably.
 fn cut(handle: &dyn DiskFile, file: &LogFile, size: u64) -> Result<(), WalError> {
     if size != file.size {
-        handle
-            .set_size(size)
-            .map_err(|error| WalError::io("cut", &file.path, error))?;
+        handle.set_size(size).map_err(|error| WalError::io("cut", &file.path, error))?;
     }
-    handle
-        .sync_data()
-        .map_err(|error| WalError::io("sync", &file.path, error))
+    handle.sync_data().map_err(|error| WalError::io("sync", &file.path, error))
 }

@@ -72,13 +72,8 @@ pub(super) struct Promise {
 
 /// Lists the directory's files; anything else in it is left alone.
 pub(super) fn find(disk: &dyn Disk, directory: &Path) -> Result<Found, WalError> {
-    let entries = disk
-        .list(directory)
-        .map_err(|error| WalError::io("list", directory, error))?;
-    let mut found = Found {
-        log: Vec::new(),
-        spares: Vec::new(),
-    };
+    let entries = disk.list(directory).map_err(|error| WalError::io("list", directory, error))?;
+    let mut found = Found { log: Vec::new(), spares: Vec::new() };
     for entry in entries {
         let path = directory.join(&entry.name);
         let size = entry.size_bytes;
@@ -102,18 +97,14 @@ impl Space {
         log: Vec<LogFile>,
         spares: Vec<Spare>,
     ) -> Result<Space, WalError> {
-        let next_spare = spares
-            .iter()
-            .filter_map(|spare| spare_number(&spare.path))
-            .max()
-            .map_or(0, |number| number + 1);
+        let next_spare =
+            spares.iter().filter_map(|spare| spare_number(&spare.path)).max().map_or(0, |number| number + 1);
         let (kept, surplus): (Vec<_>, Vec<_>) = spares
             .into_iter()
             .enumerate()
             .partition(|(index, spare)| *index < kept_spares && spare.size == segment_bytes);
         for (_, spare) in surplus {
-            disk.remove(&spare.path)
-                .map_err(|error| WalError::io("remove", &spare.path, error))?;
+            disk.remove(&spare.path).map_err(|error| WalError::io("remove", &spare.path, error))?;
         }
         let spares: Vec<Spare> = kept.into_iter().map(|(_, spare)| spare).collect();
         Ok(Space {
@@ -124,12 +115,7 @@ impl Space {
             promised: AtomicU64::new(0),
             room: AtomicU64::new(0),
             spare_count: AtomicUsize::new(spares.len()),
-            files: Mutex::new(Files {
-                log: log.into(),
-                spares,
-                next_spare,
-                large_promised: 0,
-            }),
+            files: Mutex::new(Files { log: log.into(), spares, next_spare, large_promised: 0 }),
         })
     }
 
@@ -208,20 +194,13 @@ impl Space {
     }
 
     fn normal_spares(&self, files: &Files) -> usize {
-        files
-            .spares
-            .iter()
-            .filter(|spare| spare.size == self.segment_bytes)
-            .count()
+        files.spares.iter().filter(|spare| spare.size == self.segment_bytes).count()
     }
 
     fn add_spare(&self, files: &mut Files, size: u64) -> Result<(), WalError> {
         let path = self.directory.join(format!("{:06}{SPARE_SUFFIX}", files.next_spare));
         files.next_spare += 1;
-        let allocated = self
-            .disk
-            .create(&path, Caching::Direct)
-            .and_then(|file| file.preallocate(size));
+        let allocated = self.disk.create(&path, Caching::Direct).and_then(|file| file.preallocate(size));
         match allocated {
             Ok(()) => {
                 files.spares.push(Spare { path, size });
@@ -234,10 +213,7 @@ impl Space {
                     tracing::debug!(path = %path.display(), %error, "no unfinished spare file to remove");
                 }
                 Err(if is_disk_full(&error) {
-                    WalError::DiskFull {
-                        directory: self.directory.clone(),
-                        needed_bytes: size,
-                    }
+                    WalError::DiskFull { directory: self.directory.clone(), needed_bytes: size }
                 } else {
                     WalError::io("allocate", path, error)
                 })
@@ -256,24 +232,13 @@ impl Space {
         let spare = self.take_spare(align_up(need).max(self.segment_bytes))?;
         // No lock across the sync: an admission may be waiting to allocate the next spare.
         let path = self.directory.join(format!("{first_seq:020}{LOG_SUFFIX}"));
-        self.disk
-            .rename(&spare.path, &path)
-            .map_err(|error| WalError::io("rename", &spare.path, error))?;
-        let file = self
-            .disk
-            .open(&path, Caching::Direct)
-            .map_err(|error| WalError::io("open", &path, error))?;
+        self.disk.rename(&spare.path, &path).map_err(|error| WalError::io("rename", &spare.path, error))?;
+        let file = self.disk.open(&path, Caching::Direct).map_err(|error| WalError::io("open", &path, error))?;
         // The name first: were a recycled file still known by its old name, its new entries would be lost with it.
-        self.disk
-            .sync_dir(&self.directory)
-            .map_err(|error| WalError::io("sync", &self.directory, error))?;
+        self.disk.sync_dir(&self.directory).map_err(|error| WalError::io("sync", &self.directory, error))?;
         let mut files = self.files.lock();
         files.log.retain(|file| file.first_seq != first_seq);
-        files.log.push_back(LogFile {
-            first_seq,
-            path,
-            size: spare.size,
-        });
+        files.log.push_back(LogFile { first_seq, path, size: spare.size });
         self.set_room(spare.size);
         Ok((file, spare.size))
     }
@@ -310,17 +275,10 @@ impl Space {
             if oldest.size == self.segment_bytes && self.normal_spares(&files) < self.wanted_spares() {
                 let path = self.directory.join(format!("{:06}{SPARE_SUFFIX}", files.next_spare));
                 files.next_spare += 1;
-                self.disk
-                    .rename(&oldest.path, &path)
-                    .map_err(|error| WalError::io("rename", &oldest.path, error))?;
-                files.spares.push(Spare {
-                    path,
-                    size: oldest.size,
-                });
+                self.disk.rename(&oldest.path, &path).map_err(|error| WalError::io("rename", &oldest.path, error))?;
+                files.spares.push(Spare { path, size: oldest.size });
             } else {
-                self.disk
-                    .remove(&oldest.path)
-                    .map_err(|error| WalError::io("remove", &oldest.path, error))?;
+                self.disk.remove(&oldest.path).map_err(|error| WalError::io("remove", &oldest.path, error))?;
             }
             files.log.pop_front();
             self.count_spares(&files);
@@ -329,8 +287,7 @@ impl Space {
     }
 
     fn wanted_spares(&self) -> usize {
-        self.kept_spares
-            .max(self.spares_for(self.promised.load(Ordering::Relaxed)))
+        self.kept_spares.max(self.spares_for(self.promised.load(Ordering::Relaxed)))
     }
 
     /// Removes spares that no promise can need.
@@ -349,9 +306,7 @@ impl Space {
             };
             let spare = files.spares.swap_remove(index);
             self.count_spares(files);
-            self.disk
-                .remove(&spare.path)
-                .map_err(|error| WalError::io("remove", &spare.path, error))?;
+            self.disk.remove(&spare.path).map_err(|error| WalError::io("remove", &spare.path, error))?;
         }
     }
 

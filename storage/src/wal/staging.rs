@@ -26,11 +26,7 @@ pub(super) struct Staging {
 
 impl Staging {
     pub(super) fn new() -> Staging {
-        Staging {
-            buffer: AlignedBuffer::zeroed(INITIAL_BYTES),
-            filled: 0,
-            position: 0,
-        }
+        Staging { buffer: AlignedBuffer::zeroed(INITIAL_BYTES), filled: 0, position: 0 }
     }
 
     /// Starts a group of about `expected` bytes at `position`, a block boundary.

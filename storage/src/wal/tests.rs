@@ -149,11 +149,7 @@ fn an_entry_larger_than_a_file_gets_its_own() {
     push(&wal, &sink, Bytes::from_static(b"in a new file")).expect("pushed");
     wait(&wal, 9).expect("durable");
     wal.trim(WalSeq::new(9)).expect("trimmed");
-    assert!(
-        wal.size_bytes() <= 16 * 1024,
-        "large files are not kept: {}",
-        wal.size_bytes()
-    );
+    assert!(wal.size_bytes() <= 16 * 1024, "large files are not kept: {}", wal.size_bytes());
     let leftovers = disk.used_bytes();
     assert!(leftovers <= 64 * 1024, "{leftovers} bytes are still in use");
 }
@@ -167,25 +163,16 @@ fn lives(seed: u64, style: CrashStyle, sync: SyncPolicy) {
     let mut acknowledged = 0;
     let mut trimmed = 0;
     for life in 0..6 {
-        let config = WalConfig {
-            sync,
-            ..config(16 * 1024 * (1 + random.below(4)), &fatal)
-        };
+        let config = WalConfig { sync, ..config(16 * 1024 * (1 + random.below(4)), &fatal) };
         let (wal, replayed) =
             open_simulated(&disk, config).unwrap_or_else(|error| panic!("seed {seed} life {life}: {error}"));
         let first = replayed.first().map_or(wal.next_seq().get(), |(seq, _)| *seq);
         let last = wal.next_seq().get() - 1;
-        assert!(
-            first <= trimmed.max(1),
-            "seed {seed} life {life}: entries {trimmed}..{first} are gone"
-        );
+        assert!(first <= trimmed.max(1), "seed {seed} life {life}: entries {trimmed}..{first} are gone");
         for (index, (seq, payload)) in replayed.iter().enumerate() {
             let index = u64::try_from(index).expect("small");
             assert_eq!(*seq, first + index, "seed {seed} life {life}: a gap");
-            assert!(
-                pushed.get(seq) == Some(payload),
-                "seed {seed} life {life}: entry {seq} differs"
-            );
+            assert!(pushed.get(seq) == Some(payload), "seed {seed} life {life}: entry {seq} differs");
         }
         if sync == SyncPolicy::Group {
             assert!(
@@ -199,11 +186,7 @@ fn lives(seed: u64, style: CrashStyle, sync: SyncPolicy) {
         let sink = Arc::new(Tokens::default());
         let mut waiting = Vec::new();
         for _ in 0..200 {
-            let len = if random.below(20) == 0 {
-                random.below(40_000)
-            } else {
-                random.below(3_000)
-            };
+            let len = if random.below(20) == 0 { random.below(40_000) } else { random.below(3_000) };
             let body = random.bytes(len);
             match push(&wal, &sink, body) {
                 Ok((seq, payload)) => {
@@ -233,10 +216,7 @@ fn lives(seed: u64, style: CrashStyle, sync: SyncPolicy) {
             acknowledged = acknowledged.max(seq);
         }
         let told = sink.0.lock().clone();
-        assert!(
-            told.windows(2).all(|pair| pair[0] + 1 == pair[1]),
-            "seed {seed} life {life}: sinks out of order"
-        );
+        assert!(told.windows(2).all(|pair| pair[0] + 1 == pair[1]), "seed {seed} life {life}: sinks out of order");
     }
 }
 
@@ -307,13 +287,7 @@ fn a_damaged_middle_is_refused_and_nothing_is_touched() {
             let fatal = Arc::default();
             for _ in 0..2 {
                 let error = open_simulated(&disk, config(32 * 1024, &fatal)).err().expect("refused");
-                let WalError::Corrupt {
-                    file: named,
-                    position: at,
-                    seq,
-                    synced_through,
-                } = &error
-                else {
+                let WalError::Corrupt { file: named, position: at, seq, synced_through } = &error else {
                     panic!("wrong error: {error}");
                 };
                 assert_eq!(named, &file);
@@ -338,16 +312,7 @@ fn a_damaged_last_group_of_a_closed_log_is_refused() {
     let last = if wal.stats().groups == 1 { 81 } else { 4096 };
     disk.flip_bit(&file, last + 70, 0).expect("flipped");
     let error = open_simulated(&disk, config(32 * 1024, &fatal)).err().expect("refused");
-    assert!(
-        matches!(
-            error,
-            WalError::Corrupt {
-                synced_through: WalSeq(2),
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, WalError::Corrupt { synced_through: WalSeq(2), .. }), "{error}");
     disk.flip_bit(&file, last + 70, 0).expect("flipped back");
     let (_, replayed) = open_simulated(&disk, config(32 * 1024, &fatal)).expect("opened");
     assert_eq!(replayed, pushed);
@@ -358,9 +323,7 @@ fn a_missing_middle_file_is_refused() {
     let disk = SimulatedDisk::new(1);
     killed_log(&disk, 30);
     disk.restarted().remove(&log_files(&disk)[1]).expect("removed");
-    let error = open_simulated(&disk, config(32 * 1024, &Arc::default()))
-        .err()
-        .expect("refused");
+    let error = open_simulated(&disk, config(32 * 1024, &Arc::default())).err().expect("refused");
     assert!(matches!(error, WalError::Corrupt { .. }), "{error}");
 }
 
@@ -426,10 +389,7 @@ fn a_sink_that_panics_is_fatal_rather_than_a_silent_stop() {
 fn under_an_interval_an_entry_completes_when_written_and_is_synced_in_time() {
     let disk = SimulatedDisk::new(1);
     let fatal = Arc::default();
-    let settings = WalConfig {
-        sync: SyncPolicy::Interval(2),
-        ..config(64 * 1024, &fatal)
-    };
+    let settings = WalConfig { sync: SyncPolicy::Interval(2), ..config(64 * 1024, &fatal) };
     let (wal, _) = open_simulated(&disk, settings.clone()).expect("opened");
     let pushed = push(&wal, &Arc::default(), Bytes::from_static(b"x")).expect("pushed");
     wait(&wal, 1).expect("written");
@@ -463,16 +423,7 @@ fn a_full_disk_refuses_admission_and_recovers_when_there_is_room() {
         }
     };
     let error = fill(&mut pushed);
-    assert!(
-        matches!(
-            error,
-            WalError::DiskFull {
-                needed_bytes: 32768,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, WalError::DiskFull { needed_bytes: 32768, .. }), "{error}");
     assert!(pushed.len() > 20, "most of the disk was used: {} entries", pushed.len());
     disk.set_capacity(8 * 32 * 1024);
     let before = pushed.len();
@@ -620,17 +571,11 @@ fn four_writers_on_the_real_disk_are_each_replayed_in_order() {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let fatal = Arc::new(AtomicUsize::new(0));
-    let settings = WalConfig {
-        max_in_flight_bytes: 1 << 20,
-        ..config(1 << 20, &fatal)
-    };
+    let settings = WalConfig { max_in_flight_bytes: 1 << 20, ..config(1 << 20, &fatal) };
     let sink = Arc::new(Tokens::default());
-    let wal = Wal::open(
-        disk.clone(),
-        temporary.path().join("wal"),
-        settings.clone(),
-        &mut |_, _, _| panic!("nothing to replay"),
-    )
+    let wal = Wal::open(disk.clone(), temporary.path().join("wal"), settings.clone(), &mut |_, _, _| {
+        panic!("nothing to replay")
+    })
     .expect("opened");
     std::thread::scope(|scope| {
         for writer in 0_u8..4 {
@@ -641,10 +586,7 @@ fn four_writers_on_the_real_disk_are_each_replayed_in_order() {
                     let len = random.below(20_000);
                     let mut admission = block_on(wal.admit(Wal::entry_bytes(20_000))).expect("admitted");
                     let entry = WalEntry {
-                        partition: PartitionId {
-                            topic: TopicId::from_uuid(Uuid::nil()),
-                            index: i32::from(writer),
-                        },
+                        partition: PartitionId { topic: TopicId::from_uuid(Uuid::nil()), index: i32::from(writer) },
                         prefix: [writer; 16],
                         body: [&number.to_le_bytes()[..], &random.bytes(len)].concat().into(),
                         body_crc32c: None,
@@ -661,34 +603,22 @@ fn four_writers_on_the_real_disk_are_each_replayed_in_order() {
         }
     });
     wal.close().expect("closed");
-    assert!(
-        wal.stats().syncs <= wal.stats().entries,
-        "groups are shared: {:?}",
-        wal.stats()
-    );
+    assert!(wal.stats().syncs <= wal.stats().entries, "groups are shared: {:?}", wal.stats());
     drop(wal);
     let mut next = [0_u64; 4];
     let mut expected_seq = 1;
-    Wal::open(
-        disk.clone(),
-        temporary.path().join("wal"),
-        settings,
-        &mut |seq, partition, batch| {
-            let writer = usize::try_from(partition.index).expect("0..4");
-            let mut number = [0; 8];
-            number.copy_from_slice(&batch[16..24]);
-            assert_eq!((seq.get(), u64::from_le_bytes(number)), (expected_seq, next[writer]));
-            next[writer] += 1;
-            expected_seq += 1;
-        },
-    )
+    Wal::open(disk.clone(), temporary.path().join("wal"), settings, &mut |seq, partition, batch| {
+        let writer = usize::try_from(partition.index).expect("0..4");
+        let mut number = [0; 8];
+        number.copy_from_slice(&batch[16..24]);
+        assert_eq!((seq.get(), u64::from_le_bytes(number)), (expected_seq, next[writer]));
+        next[writer] += 1;
+        expected_seq += 1;
+    })
     .expect("opened");
     assert_eq!(next, [500; 4]);
     assert_eq!(sink.0.lock().len(), 2000);
     assert_eq!(fatal.load(Ordering::SeqCst), 0);
-    let leftover = disk.open(
-        &temporary.path().join("wal").join(".direct-io-probe"),
-        Caching::Buffered,
-    );
+    let leftover = disk.open(&temporary.path().join("wal").join(".direct-io-probe"), Caching::Buffered);
     assert!(leftover.is_err(), "the probe is removed");
 }

@@ -43,9 +43,7 @@ struct PanicGuard(Arc<Shared>);
 impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(WalError::Failed {
-                cause: "the WAL writer panicked".into(),
-            });
+            self.0.fail(WalError::Failed { cause: "the WAL writer panicked".into() });
         }
     }
 }
@@ -96,9 +94,9 @@ impl Writer {
 
     fn sync_deadline(&self) -> Option<Instant> {
         match self.shared.sync {
-            SyncPolicy::Interval(milliseconds) => self
-                .unsynced_since
-                .map(|since| since + Duration::from_millis(milliseconds)),
+            SyncPolicy::Interval(milliseconds) => {
+                self.unsynced_since.map(|since| since + Duration::from_millis(milliseconds))
+            }
             SyncPolicy::Group | SyncPolicy::None => None,
         }
     }
@@ -140,8 +138,7 @@ impl Writer {
         }
         let file = current.file.clone();
         let failed = |error| WalError::io("write", file.path(), error);
-        self.staging
-            .begin(current.position, usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.staging.begin(current.position, usize::try_from(bytes).unwrap_or(usize::MAX));
         for queued in self.batch.iter().take(count) {
             let entry = &queued.entry;
             let header = EntryHeader {
@@ -152,19 +149,14 @@ impl Writer {
                 log_id: self.log_id,
                 payload_size: u32::try_from(entry.prefix.len() + entry.body.len()).expect("checked when pushed"),
             };
-            self.staging
-                .push(&*file, header, &entry.prefix, &entry.body, entry.body_crc32c)
-                .map_err(failed)?;
+            self.staging.push(&*file, header, &entry.prefix, &entry.body, entry.body_crc32c).map_err(failed)?;
         }
         current.position = self.staging.flush(&*file).map_err(failed)?;
         assert!(current.position <= current.size, "a group never outgrows its file");
         self.shared.space.set_room(current.size - current.position);
         self.written_through = self.batch[count - 1].seq;
         self.shared.stats.groups.fetch_add(1, Ordering::Relaxed);
-        self.shared
-            .stats
-            .entries
-            .fetch_add(u64::try_from(count).expect("a count fits 64 bits"), Ordering::Relaxed);
+        self.shared.stats.entries.fetch_add(u64::try_from(count).expect("a count fits 64 bits"), Ordering::Relaxed);
         self.shared.stats.bytes.fetch_add(align_up(bytes), Ordering::Relaxed);
         Ok(count)
     }
@@ -182,11 +174,7 @@ impl Writer {
             }
         }
         let (file, size) = self.take_file(seq, size)?;
-        self.current = Some(Current {
-            file,
-            size,
-            position: 0,
-        });
+        self.current = Some(Current { file, size, position: 0 });
         Ok(())
     }
 
@@ -211,10 +199,7 @@ impl Writer {
 
     fn sync(&mut self) -> Result<(), WalError> {
         if let Some(current) = &self.current {
-            current
-                .file
-                .sync_data()
-                .map_err(|error| WalError::io("sync", current.file.path(), error))?;
+            current.file.sync_data().map_err(|error| WalError::io("sync", current.file.path(), error))?;
             self.shared.stats.syncs.fetch_add(1, Ordering::Relaxed);
             self.synced_through = self.written_through;
         }
@@ -245,10 +230,7 @@ impl Writer {
         let mut end = current.position;
         // A file without room for it goes unmarked: the mark is a help, not worth a new file.
         if end < current.size {
-            let mark = EndMark {
-                log_id: self.log_id,
-                synced_through: self.written_through,
-            };
+            let mark = EndMark { log_id: self.log_id, synced_through: self.written_through };
             let mut block = AlignedBuffer::zeroed(BLOCK_SIZE);
             block.as_mut_slice()[..HEADER_SIZE].copy_from_slice(&mark.to_bytes());
             current.file.write_all_at(block.as_slice(), end).map_err(failed)?;

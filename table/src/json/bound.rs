@@ -3,7 +3,8 @@
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, Time64MicrosecondType,
+    TimestampMicrosecondType,
 };
 
 use crate::schema::ColumnType;
@@ -26,8 +27,15 @@ pub(super) enum BoundValues {
     String(StringArray),
     Binary(BinaryArray),
     Uuid(FixedSizeBinaryArray),
-    Array { offsets: OffsetBuffer<i32>, element: Box<BoundColumn> },
-    Map { offsets: OffsetBuffer<i32>, keys: StringArray, values: Box<BoundColumn> },
+    Array {
+        offsets: OffsetBuffer<i32>,
+        element: Box<BoundColumn>,
+    },
+    Map {
+        offsets: OffsetBuffer<i32>,
+        keys: StringArray,
+        values: Box<BoundColumn>,
+    },
     Struct(Vec<BoundColumn>),
 }
 
@@ -74,7 +82,8 @@ impl BoundColumn {
             }
             ColumnType::Struct(columns) => {
                 let fields = array.as_struct_opt()?;
-                let children = columns.iter().map(|column| Self::bind(fields.column_by_name(&column.name)?, &column.data_type));
+                let children =
+                    columns.iter().map(|column| Self::bind(fields.column_by_name(&column.name)?, &column.data_type));
                 BoundValues::Struct(children.collect::<Option<_>>()?)
             }
         };

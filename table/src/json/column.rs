@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, BooleanBufferBuilder, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-    Float32Array, Float64Array, Int32Array, Int64Array, ListArray, MapArray, NullBufferBuilder, StringArray, StructArray,
-    Time64MicrosecondArray, TimestampMicrosecondArray,
+    Float32Array, Float64Array, Int32Array, Int64Array, ListArray, MapArray, NullBufferBuilder, StringArray,
+    StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
@@ -119,8 +119,12 @@ impl ColumnBuffer {
             ColumnType::Binary => Values::Binary(ByteValues::new()),
             ColumnType::Date => Values::Date(Vec::new()),
             ColumnType::Time => Values::Time(Vec::new()),
-            ColumnType::Timestamp(fraction) => Values::Timestamp { values: Vec::new(), fraction: *fraction, zoned: false },
-            ColumnType::TimestampTz(fraction) => Values::Timestamp { values: Vec::new(), fraction: *fraction, zoned: true },
+            ColumnType::Timestamp(fraction) => {
+                Values::Timestamp { values: Vec::new(), fraction: *fraction, zoned: false }
+            }
+            ColumnType::TimestampTz(fraction) => {
+                Values::Timestamp { values: Vec::new(), fraction: *fraction, zoned: true }
+            }
             ColumnType::Uuid => Values::Uuid(Vec::new()),
             ColumnType::Array(inner) => Values::Array { offsets: vec![0], element: element(inner) },
             ColumnType::Map(inner) => Values::Map { offsets: vec![0], keys: ByteValues::new(), values: element(inner) },
@@ -203,13 +207,17 @@ impl ColumnBuffer {
                 }
             }
             Values::Double(values) => {
-                if is_number(scanner.peek()) && let Some(value) = scanner.number()?.to_f64() {
+                if is_number(scanner.peek())
+                    && let Some(value) = scanner.number()?.to_f64()
+                {
                     values.push(value);
                     return Ok(());
                 }
             }
             Values::Float(values) => {
-                if is_number(scanner.peek()) && let Some(value) = scanner.number()?.to_f32() {
+                if is_number(scanner.peek())
+                    && let Some(value) = scanner.number()?.to_f32()
+                {
                     values.push(value);
                     return Ok(());
                 }
@@ -237,19 +245,25 @@ impl ColumnBuffer {
                 }
             }
             Values::Date(values) => {
-                if scanner.peek() == b'"' && let Some(value) = parse_date(scanner.text(&mut Vec::new())?) {
+                if scanner.peek() == b'"'
+                    && let Some(value) = parse_date(scanner.text(&mut Vec::new())?)
+                {
                     values.push(value);
                     return Ok(());
                 }
             }
             Values::Time(values) => {
-                if scanner.peek() == b'"' && let Some(clock) = parse_time(scanner.text(&mut Vec::new())?) {
+                if scanner.peek() == b'"'
+                    && let Some(clock) = parse_time(scanner.text(&mut Vec::new())?)
+                {
                     values.push(clock.micros);
                     return Ok(());
                 }
             }
             Values::Uuid(values) => {
-                if scanner.peek() == b'"' && let Some(value) = parse_uuid(scanner.text(&mut Vec::new())?) {
+                if scanner.peek() == b'"'
+                    && let Some(value) = parse_uuid(scanner.text(&mut Vec::new())?)
+                {
                     values.extend_from_slice(&value);
                     return Ok(());
                 }

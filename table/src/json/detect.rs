@@ -257,6 +257,7 @@ impl<'a> Detector<'a> {
 }
 
 fn fractions(prints: impl Fn(FractionForm) -> bool) -> Option<u16> {
-    let mask = FractionForm::ALL.iter().enumerate().fold(0, |mask, (index, form)| mask | u16::from(prints(*form)) << index);
+    let mask =
+        FractionForm::ALL.iter().enumerate().fold(0, |mask, (index, form)| mask | u16::from(prints(*form)) << index);
     (mask != 0).then_some(mask)
 }

@@ -22,7 +22,9 @@ const MAX_PROGRAMS: usize = 256;
 #[non_exhaustive]
 pub enum EncodeError {
     /// A column the rows need is not in the batch.
-    #[error("the batch has no column {column}: read it together with _value_style, _value_raw and the columns asked for")]
+    #[error(
+        "the batch has no column {column}: read it together with _value_style, _value_raw and the columns asked for"
+    )]
     MissingColumn {
         /// The column.
         column: String,
@@ -287,7 +289,11 @@ fn binary(array: &ArrayRef, name: &str) -> Result<BinaryArray, EncodeError> {
 }
 
 fn wrong_type(array: &ArrayRef, name: &str, expected: &str) -> EncodeError {
-    EncodeError::ColumnType { column: name.to_owned(), expected: expected.to_owned(), found: array.data_type().to_string() }
+    EncodeError::ColumnType {
+        column: name.to_owned(),
+        expected: expected.to_owned(),
+        found: array.data_type().to_string(),
+    }
 }
 
 /// Dictionaries of any key width, or plain text of any offset width (what a Parquet reader makes of it).

@@ -127,7 +127,9 @@ impl Dialect {
         match self.stops {
             Stops::Basic => self.run_until(text, string_specials),
             // 0x7f is a rare stop of one dialect: its byte reads as a stop for the others of the kind too, and is then copied.
-            Stops::Wide => self.run_until(text, |word| string_specials(word) | non_ascii(word) | bytes_equal(word, 0x7f)),
+            Stops::Wide => {
+                self.run_until(text, |word| string_specials(word) | non_ascii(word) | bytes_equal(word, 0x7f))
+            }
             Stops::WideAndHtml => self.run_until(text, |word| {
                 let html = bytes_equal(word, b'<') | bytes_equal(word, b'>') | bytes_equal(word, b'&');
                 string_specials(word) | non_ascii(word) | html
@@ -209,7 +211,10 @@ impl Dialect {
 
 /// Narrows `candidates` to the dialects that write `text` as `written`, the bytes between the quotes.
 pub(super) fn narrow(candidates: u16, text: &str, written: &[u8], scratch: &mut Vec<u8>) -> u16 {
-    let telling = |byte: &u8| matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | b'=' | b'\'' | b'/' | b'+' | b'`') || !(0x20..0x7f).contains(byte);
+    let telling = |byte: &u8| {
+        matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | b'=' | b'\'' | b'/' | b'+' | b'`')
+            || !(0x20..0x7f).contains(byte)
+    };
     if !text.bytes().any(|byte| telling(&byte)) {
         // Every dialect writes such a text as it is.
         return if written == text.as_bytes() { candidates } else { 0 };
@@ -263,7 +268,8 @@ mod tests {
                     let mut short = Vec::new();
                     dialect.write_string(special, &mut short);
                     let short = String::from_utf8(short).expect("UTF-8");
-                    let expected = format!("\"{}{}{}\"", "x".repeat(at), &short[1..short.len() - 1], "y".repeat(40 - at));
+                    let expected =
+                        format!("\"{}{}{}\"", "x".repeat(at), &short[1..short.len() - 1], "y".repeat(40 - at));
                     let mut out = Vec::new();
                     dialect.write_string(&text, &mut out);
                     assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);

@@ -24,7 +24,11 @@ pub(super) enum Form {
     /// [`FractionForm`]s.
     Time(u16),
     /// [`FractionForm`]s, between a separator and a zone.
-    Timestamp { separator: u8, fractions: u16, zone: Box<[u8]> },
+    Timestamp {
+        separator: u8,
+        fractions: u16,
+        zone: Box<[u8]>,
+    },
     /// Milliseconds since the epoch, as a number.
     EpochMillis,
     /// Lower case, upper case.
@@ -298,8 +302,12 @@ impl<'a> FormReader<'a> {
                 Form::Float(1 << self.index(&FloatForm::ALL, |form| form.code())?)
             }
             (b'w', ColumnType::Float) => Form::Float(16 << self.index(&FloatForm::ALL, |form| form.code())?),
-            (b'd', ColumnType::Decimal { .. }) => Form::Decimal(1 << self.index(&DecimalForm::ALL, |form| form.code())?),
-            (b'q', ColumnType::Decimal { .. }) => Form::Decimal(32 << self.index(&DecimalForm::ALL, |form| form.code())?),
+            (b'd', ColumnType::Decimal { .. }) => {
+                Form::Decimal(1 << self.index(&DecimalForm::ALL, |form| form.code())?)
+            }
+            (b'q', ColumnType::Decimal { .. }) => {
+                Form::Decimal(32 << self.index(&DecimalForm::ALL, |form| form.code())?)
+            }
             (b'x', ColumnType::Binary) => Form::Binary(1 << self.index(&Base64Form::ALL, |form| form.code())?),
             (b'c', ColumnType::Time) => Form::Time(1 << self.index(&FractionForm::ALL, |form| form.code())?),
             (b'e', ColumnType::Timestamp(_) | ColumnType::TimestampTz(_)) => Form::EpochMillis,

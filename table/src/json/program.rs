@@ -49,14 +49,25 @@ enum ValueWriter {
     Float32(FloatForm),
     Float32Widened(FloatForm),
     Float64(FloatForm),
-    Decimal { form: DecimalForm, quoted: bool, scale: usize },
+    Decimal {
+        form: DecimalForm,
+        quoted: bool,
+        scale: usize,
+    },
     String,
     Binary(Base64Form),
     Date,
     Time(FractionForm),
-    Timestamp { separator: u8, form: FractionForm, zone: Box<[u8]>, offset_micros: i64 },
+    Timestamp {
+        separator: u8,
+        form: FractionForm,
+        zone: Box<[u8]>,
+        offset_micros: i64,
+    },
     EpochMillis,
-    Uuid { upper: bool },
+    Uuid {
+        upper: bool,
+    },
     Array(Box<ValueWriter>),
     Map(Box<ValueWriter>),
     Object(ObjectWriter),
@@ -158,7 +169,8 @@ impl ValueWriter {
                     (false, ColumnType::TimestampTz(_)) => parse_zone(zone),
                     _ => None,
                 };
-                let minutes = minutes.ok_or_else(|| format!("zone {} is not one of {data_type}", String::from_utf8_lossy(zone)))?;
+                let minutes = minutes
+                    .ok_or_else(|| format!("zone {} is not one of {data_type}", String::from_utf8_lossy(zone)))?;
                 Self::Timestamp {
                     separator: *separator,
                     form: pick_fraction(*fractions),
@@ -171,7 +183,9 @@ impl ValueWriter {
             (Form::Array(form), ColumnType::Array(element)) => {
                 Self::Array(Box::new(Self::compile(form, &element.data_type, lexis)?))
             }
-            (Form::Map(form), ColumnType::Map(value)) => Self::Map(Box::new(Self::compile(form, &value.data_type, lexis)?)),
+            (Form::Map(form), ColumnType::Map(value)) => {
+                Self::Map(Box::new(Self::compile(form, &value.data_type, lexis)?))
+            }
             (Form::Object(members), ColumnType::Struct(columns)) => {
                 Self::Object(ObjectWriter::compile(members, columns, lexis, Some)?)
             }
@@ -216,7 +230,9 @@ impl ValueWriter {
             (Self::Float32(form), BoundValues::Float32(values)) => form.write_f32(values[row], out),
             (Self::Float32Widened(form), BoundValues::Float32(values)) => form.write_f64(f64::from(values[row]), out),
             (Self::Date, BoundValues::Int32(values)) => return quoted(out, |out| write_date(values[row], out)),
-            (Self::Time(form), BoundValues::Int64(values)) => return quoted(out, |out| write_time(values[row], *form, out)),
+            (Self::Time(form), BoundValues::Int64(values)) => {
+                return quoted(out, |out| write_time(values[row], *form, out));
+            }
             (Self::Binary(form), BoundValues::Binary(values)) => {
                 out.push(b'"');
                 form.write(values.value(row), out);

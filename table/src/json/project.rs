@@ -62,7 +62,8 @@ mod tests {
 
     fn chosen(value: &str, names: &[&str]) -> String {
         let mut out = Vec::new();
-        copy_members(value.as_bytes(), |key| names.iter().any(|name| name.as_bytes() == key), &mut out).expect("a good row");
+        copy_members(value.as_bytes(), |key| names.iter().any(|name| name.as_bytes() == key), &mut out)
+            .expect("a good row");
         String::from_utf8(out).expect("UTF-8")
     }
 

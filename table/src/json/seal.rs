@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, DictionaryArray, RecordBatch, StringArray, UInt16Array};
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, BinaryBuilder, DictionaryArray, RecordBatch, StringArray, UInt16Array,
+};
 use arrow::datatypes::UInt16Type;
 
 use super::bound::BoundColumn;
@@ -39,7 +41,12 @@ impl SealedValues {
 ///
 /// # Panics
 /// When `columns` is not of the schema or not as long as `values`.
-pub fn seal_values(schema: &TableSchema, columns: &RecordBatch, values: &[&[u8]], keep_raw_always: bool) -> SealedValues {
+pub fn seal_values(
+    schema: &TableSchema,
+    columns: &RecordBatch,
+    values: &[&[u8]],
+    keep_raw_always: bool,
+) -> SealedValues {
     assert_eq!(columns.num_rows(), values.len(), "one value per decoded row");
     let styles = if schema.is_raw() || keep_raw_always {
         StyledRows { keys: vec![None; values.len()], texts: Vec::new() }

@@ -66,10 +66,8 @@ impl JsonStyle {
             Some(rest) => rest.split_once(';').ok_or("it ends after its trailing blanks")?,
             None => ("", rest),
         };
-        let (dialect, members) = rest
-            .strip_prefix("e=")
-            .and_then(|rest| rest.split_once(";k="))
-            .ok_or("its escapes or keys are missing")?;
+        let (dialect, members) =
+            rest.strip_prefix("e=").and_then(|rest| rest.split_once(";k=")).ok_or("its escapes or keys are missing")?;
         let dialect = match dialect.as_bytes() {
             [code] => Dialect::by_code(*code),
             _ => None,

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{
-    Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
-};
+use arrow::datatypes::{Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use proptest::prelude::*;
 
 use super::*;
@@ -41,7 +39,8 @@ pub(super) fn log_batch(schema: &TableSchema, columns: &RecordBatch, sealed: &Se
 
 /// Decodes, seals and encodes; checks every byte and returns the rows kept raw.
 pub(super) fn round_trip(schema: &TableSchema, rows: &[&[u8]]) -> (usize, SealedValues) {
-    let columns = decode_batch(schema, rows.iter().map(|row| Some(*row))).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let columns =
+        decode_batch(schema, rows.iter().map(|row| Some(*row))).unwrap_or_else(|errors| panic!("{}", errors[0]));
     let sealed = seal_values(schema, &columns, rows, false);
     let batch = log_batch(schema, &columns, &sealed);
     let mut encoder = ValueEncoder::new(schema, None);
@@ -92,7 +91,11 @@ fn a_bad_value_names_column_type_and_what_was_found() {
         ("id BIGINT", r#"{"id":1e3}"#, "found 1e3"),
         ("id BIGINT", r#"{"id":9223372036854775808}"#, "found 9223372036854775808"),
         ("id BIGINT", r#"{"id":"5"}"#, "found \"5\""),
-        ("id INT", r#"{"id":2147483648}"#, "column id: expected INT: an integer from -2147483648 to 2147483647, found 2147483648"),
+        (
+            "id INT",
+            r#"{"id":2147483648}"#,
+            "column id: expected INT: an integer from -2147483648 to 2147483647, found 2147483648",
+        ),
         ("d DECIMAL(5,2)", r#"{"d":1.234}"#, "expected DECIMAL(5,2)"),
         ("d DECIMAL(5,2)", r#"{"d":1000}"#, "found 1000"),
         ("d DECIMAL(5,2)", r#"{"d":"1.x"}"#, "found \"1.x\""),
@@ -125,10 +128,43 @@ fn a_bad_value_names_column_type_and_what_was_found() {
 #[test]
 fn what_is_not_one_strict_json_object_is_refused() {
     for row in [
-        "", " ", "null", "[]", "1", "\"a\"", "{", "{}x", "{}{}", "{\"a\":1}{\"a\":2}", "{\"a\":1,}", "{,}", "{\"a\"}", "{\"a\":}", "{\"a\":01}",
-        "{\"a\":1.}", "{\"a\":.5}", "{\"a\":+1}", "{\"a\":1e}", "{\"a\":-}", "{\"a\":NaN}", "{\"a\":Infinity}", "{a:1}", "{'a':1}", "{\"a\":tru}",
-        "{\"b\":01}", "{\"b\":\"\\x\"}", "{\"b\":\"\\u12g4\"}", "{\"b\":\"\t\"}", "{\"b\":[1,]}", "{\"b\":[1 2]}", "{\"b\":{\"c\":1,}}", "{\"b\":nul}",
-        "{\"b\":\"unended}", "\u{feff}{}", "{\"a\":1 \"b\":2}", "{/**/}",
+        "",
+        " ",
+        "null",
+        "[]",
+        "1",
+        "\"a\"",
+        "{",
+        "{}x",
+        "{}{}",
+        "{\"a\":1}{\"a\":2}",
+        "{\"a\":1,}",
+        "{,}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":01}",
+        "{\"a\":1.}",
+        "{\"a\":.5}",
+        "{\"a\":+1}",
+        "{\"a\":1e}",
+        "{\"a\":-}",
+        "{\"a\":NaN}",
+        "{\"a\":Infinity}",
+        "{a:1}",
+        "{'a':1}",
+        "{\"a\":tru}",
+        "{\"b\":01}",
+        "{\"b\":\"\\x\"}",
+        "{\"b\":\"\\u12g4\"}",
+        "{\"b\":\"\t\"}",
+        "{\"b\":[1,]}",
+        "{\"b\":[1 2]}",
+        "{\"b\":{\"c\":1,}}",
+        "{\"b\":nul}",
+        "{\"b\":\"unended}",
+        "\u{feff}{}",
+        "{\"a\":1 \"b\":2}",
+        "{/**/}",
     ] {
         assert!(one("a INT", row).is_err(), "{row}");
     }
@@ -141,7 +177,8 @@ fn what_is_not_one_strict_json_object_is_refused() {
 
 #[test]
 fn a_bad_row_leaves_nothing_behind() {
-    let sql = "a STRING, n ARRAY<STRUCT<x INT, y STRING>>, m MAP<STRING,ARRAY<INT>>, s STRUCT<t STRING, u BOOLEAN>, z INT";
+    let sql =
+        "a STRING, n ARRAY<STRUCT<x INT, y STRING>>, m MAP<STRING,ARRAY<INT>>, s STRUCT<t STRING, u BOOLEAN>, z INT";
     let good = r#"{"a":"x","n":[{"x":1,"y":"p"},null],"m":{"k":[1,2]},"s":{"t":"q","u":true},"z":1}"#;
     let other = r#"{"z":2,"s":null,"m":{},"a":null,"n":[]}"#;
     let bad = [
@@ -200,7 +237,8 @@ fn a_decoder_starts_anew_after_a_bad_batch() {
 
 #[test]
 fn a_batch_names_all_its_bad_rows() {
-    let rows: Vec<Option<&[u8]>> = vec![Some(b"{\"a\":1}"), None, Some(b"{\"a\":\"x\"}"), Some(b"{\"a\":2}"), Some(b"no")];
+    let rows: Vec<Option<&[u8]>> =
+        vec![Some(b"{\"a\":1}"), None, Some(b"{\"a\":\"x\"}"), Some(b"{\"a\":2}"), Some(b"no")];
     let errors = decode_batch(&schema("a INT"), rows.into_iter()).expect_err("three bad rows");
     assert_eq!(errors.iter().map(|error| error.row).collect::<Vec<_>>(), [1, 2, 4]);
     assert_eq!(errors[0].to_string(), "row 1: expected a JSON object, found a null value");
@@ -227,9 +265,11 @@ fn a_topic_without_schema_keeps_its_values() {
 
 #[test]
 fn a_regular_producer_needs_one_style() {
+    let rows: Vec<String> = (0..100)
+        .map(|i| format!("{{\"id\": {i}, \"item\": \"a\\u00e9{i}\", \"amount\": {}}}", f64::from(i) / 4.0))
+        .collect();
     let rows: Vec<String> =
-        (0..100).map(|i| format!("{{\"id\": {i}, \"item\": \"a\\u00e9{i}\", \"amount\": {}}}", f64::from(i) / 4.0)).collect();
-    let rows: Vec<String> = rows.into_iter().map(|row| if row.contains('.') { row } else { row.replace("}", ".0}") }).collect();
+        rows.into_iter().map(|row| if row.contains('.') { row } else { row.replace("}", ".0}") }).collect();
     let bytes: Vec<&[u8]> = rows.iter().map(|row| row.as_bytes()).collect();
     let (raw, sealed) = round_trip(&schema("id BIGINT, item STRING, amount DOUBLE"), &bytes);
     assert_eq!(raw, 0);
@@ -308,7 +348,8 @@ fn keep_raw_always_keeps_every_row() {
 #[test]
 fn a_projection_keeps_style_and_key_order() {
     let schema = schema("a INT, b STRING, c DOUBLE");
-    let rows: Vec<&[u8]> = vec![br#"{"c": 5.0, "b": "x", "a": 1}"#, br#"{"c":1.50,"z":0,"a":7}"#, br#"{"a": 2, "c": null}"#];
+    let rows: Vec<&[u8]> =
+        vec![br#"{"c": 5.0, "b": "x", "a": 1}"#, br#"{"c":1.50,"z":0,"a":7}"#, br#"{"a": 2, "c": null}"#];
     let columns = decode_batch(&schema, rows.iter().map(|row| Some(*row))).expect("good rows");
     let sealed = seal_values(&schema, &columns, &rows, false);
     let batch = log_batch(&schema, &columns, &sealed);
@@ -328,7 +369,10 @@ fn a_projection_keeps_style_and_key_order() {
             })
             .collect()
     };
-    assert_eq!(project(&[0, 2], &["c", "a"]), [r#"{"c": 5.0, "a": 1}"#, r#"{"c":1.50,"a":7}"#, r#"{"a": 2, "c": null}"#]);
+    assert_eq!(
+        project(&[0, 2], &["c", "a"]),
+        [r#"{"c": 5.0, "a": 1}"#, r#"{"c":1.50,"a":7}"#, r#"{"a": 2, "c": null}"#]
+    );
     assert_eq!(project(&[1], &["b"]), [r#"{"b": "x"}"#, "{}", "{}"]);
 }
 
@@ -400,10 +444,22 @@ fn sample(name: &str) -> Vec<String> {
 
 /// A real row with a few characters taken out, put in or replaced.
 fn damaged_row() -> impl Strategy<Value = (&'static str, String)> {
-    let sources = [("python_orders", ORDERS), ("go_orders", ORDERS), ("jackson_sensors", SENSORS), ("node_sensors", SENSORS), ("node_events", EVENTS)];
+    let sources = [
+        ("python_orders", ORDERS),
+        ("go_orders", ORDERS),
+        ("jackson_sensors", SENSORS),
+        ("node_sensors", SENSORS),
+        ("node_events", EVENTS),
+    ];
     let rows: Vec<(&'static str, String)> =
         sources.iter().flat_map(|(name, sql)| sample(name).into_iter().take(40).map(|row| (*sql, row))).collect();
-    let piece = prop_oneof!["[ \\n0-9eE.,:\"{}\\[\\]\\\\/+-]", Just("null".to_owned()), Just(", ".to_owned()), Just("\\u00e9".to_owned()), Just("0".to_owned())];
+    let piece = prop_oneof![
+        "[ \\n0-9eE.,:\"{}\\[\\]\\\\/+-]",
+        Just("null".to_owned()),
+        Just(", ".to_owned()),
+        Just("\\u00e9".to_owned()),
+        Just("0".to_owned())
+    ];
     let edit = (any::<proptest::sample::Index>(), 0usize..3, piece);
     (proptest::sample::select(rows), proptest::collection::vec(edit, 1..4)).prop_map(|((sql, row), edits)| {
         let mut characters: Vec<String> = row.chars().map(String::from).collect();

@@ -50,7 +50,13 @@ impl FractionForm {
     fn digits(self, micros: u32) -> u8 {
         match self {
             Self::Fixed(digits) => digits,
-            Self::Python => if micros == 0 { 0 } else { 6 },
+            Self::Python => {
+                if micros == 0 {
+                    0
+                } else {
+                    6
+                }
+            }
             Self::Groups | Self::JavaLocal => match micros {
                 0 => 0,
                 micros if micros % 1000 == 0 => 3,
@@ -351,7 +357,8 @@ mod tests {
 
     #[test]
     fn a_fraction_form_prints_what_it_recognises() {
-        let texts = ["10:00", "10:00:00", "10:00:05", "10:00:05.5", "10:00:05.500", "10:00:05.000250", "10:00:00.000000"];
+        let texts =
+            ["10:00", "10:00:00", "10:00:05", "10:00:05.5", "10:00:05.500", "10:00:05.000250", "10:00:00.000000"];
         for text in texts {
             let clock = parse_time(text.as_bytes()).expect("a time");
             let mut recognised = 0;
@@ -367,7 +374,15 @@ mod tests {
 
     #[test]
     fn zones_are_minutes_east() {
-        for (zone, minutes) in [("Z", Some(0)), ("+00:00", Some(0)), ("+0530", Some(330)), ("-08", Some(-480)), ("", None), ("CET", None), ("+24:00", None)] {
+        for (zone, minutes) in [
+            ("Z", Some(0)),
+            ("+00:00", Some(0)),
+            ("+0530", Some(330)),
+            ("-08", Some(-480)),
+            ("", None),
+            ("CET", None),
+            ("+24:00", None),
+        ] {
             assert_eq!(parse_zone(zone.as_bytes()), minutes, "{zone}");
         }
     }

@@ -5,7 +5,8 @@ use super::sink::Sink;
 
 /// Powers of ten that doubles hold exactly.
 const POW10_F64: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
 ];
 /// Powers of ten that floats hold exactly.
 const POW10_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
@@ -63,7 +64,8 @@ impl Number<'_> {
     }
 
     fn wide_mantissa(self) -> Option<u128> {
-        let digits = self.text.iter().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(|byte| byte.is_ascii_digit());
+        let digits =
+            self.text.iter().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(|byte| byte.is_ascii_digit());
         digits.into_iter().try_fold(0u128, |value, byte| value.checked_mul(10)?.checked_add(u128::from(byte - b'0')))
     }
 }

@@ -76,13 +76,17 @@ pub enum SchemaError {
     #[error("a column has an empty name: write a name before its type")]
     EmptyName,
     /// Precision or scale out of range.
-    #[error("column {column}: DECIMAL takes a precision of 1 to 38 and a scale of 0 to that precision: write for example DECIMAL(10,2)")]
+    #[error(
+        "column {column}: DECIMAL takes a precision of 1 to 38 and a scale of 0 to that precision: write for example DECIMAL(10,2)"
+    )]
     Decimal {
         /// The column.
         column: String,
     },
     /// A fraction of a second we do not keep.
-    #[error("column {column}: {type_name} takes (3) for milliseconds or (6) for microseconds: write {type_name}(6) or plain {type_name}")]
+    #[error(
+        "column {column}: {type_name} takes (3) for milliseconds or (6) for microseconds: write {type_name}(6) or plain {type_name}"
+    )]
     SecondFraction {
         /// The column.
         column: String,
@@ -114,7 +118,9 @@ pub enum SchemaError {
         instead: &'static str,
     },
     /// Anything else that does not parse.
-    #[error("the schema is not readable at {found}: expected {expected}, as in `id BIGINT NOT NULL, tags ARRAY<STRING>`")]
+    #[error(
+        "the schema is not readable at {found}: expected {expected}, as in `id BIGINT NOT NULL, tags ARRAY<STRING>`"
+    )]
     Syntax {
         /// The token found.
         found: String,

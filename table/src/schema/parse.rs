@@ -15,16 +15,40 @@ const MAX_COLUMNS: usize = 4096;
 
 /// Every spelling of a type, for the nearest-spelling hint.
 const SPELLINGS: &[&str] = &[
-    "BOOLEAN", "BOOL", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE", "DECIMAL", "NUMERIC", "STRING", "VARCHAR",
-    "TEXT", "CHAR", "BINARY", "BYTES", "VARBINARY", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "UUID", "ARRAY",
-    "MAP", "STRUCT", "ROW",
+    "BOOLEAN",
+    "BOOL",
+    "INT",
+    "INTEGER",
+    "BIGINT",
+    "LONG",
+    "FLOAT",
+    "REAL",
+    "DOUBLE",
+    "DECIMAL",
+    "NUMERIC",
+    "STRING",
+    "VARCHAR",
+    "TEXT",
+    "CHAR",
+    "BINARY",
+    "BYTES",
+    "VARBINARY",
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMPTZ",
+    "TIMESTAMP_LTZ",
+    "UUID",
+    "ARRAY",
+    "MAP",
+    "STRUCT",
+    "ROW",
 ];
 
 pub(super) fn parse_columns(sql: &str) -> Result<Vec<Column>, SchemaError> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().map_err(|error| SchemaError::Syntax {
-        found: error.to_string(),
-        expected: "SQL columns",
-    })?;
+    let tokens = Tokenizer::new(&GenericDialect {}, sql)
+        .tokenize()
+        .map_err(|error| SchemaError::Syntax { found: error.to_string(), expected: "SQL columns" })?;
     let tokens = tokens
         .into_iter()
         .flat_map(|token| match token {
@@ -234,7 +258,11 @@ impl Parser {
             return Ok(false);
         }
         let found = self.next();
-        Err(SchemaError::Clause { column: column.to_owned(), clause: format!("NOT {found}"), instead: "write NOT NULL" })
+        Err(SchemaError::Clause {
+            column: column.to_owned(),
+            clause: format!("NOT {found}"),
+            instead: "write NOT NULL",
+        })
     }
 
     /// Something follows a column that is neither a comma nor the end.

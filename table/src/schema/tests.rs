@@ -19,14 +19,19 @@ fn every_type_is_read_and_written_back() {
 
 #[test]
 fn synonyms_mean_the_same_type() {
-    let left = TableSchema::parse_sql("a VARCHAR, b TEXT, c BYTES, d integer, e double precision, f numeric(5), g timestamptz, h Timestamp_LTZ(3), i bool, j TIMESTAMP(6) WITHOUT TIME ZONE, k STRUCT<x: INT>");
-    let right = TableSchema::parse_sql("a STRING, b STRING, c BINARY, d INT, e DOUBLE, f DECIMAL(5,0), g TIMESTAMP WITH TIME ZONE, h TIMESTAMP(3) WITH TIME ZONE, i BOOLEAN, j TIMESTAMP, k STRUCT<x INT>");
+    let left = TableSchema::parse_sql(
+        "a VARCHAR, b TEXT, c BYTES, d integer, e double precision, f numeric(5), g timestamptz, h Timestamp_LTZ(3), i bool, j TIMESTAMP(6) WITHOUT TIME ZONE, k STRUCT<x: INT>",
+    );
+    let right = TableSchema::parse_sql(
+        "a STRING, b STRING, c BINARY, d INT, e DOUBLE, f DECIMAL(5,0), g TIMESTAMP WITH TIME ZONE, h TIMESTAMP(3) WITH TIME ZONE, i BOOLEAN, j TIMESTAMP, k STRUCT<x INT>",
+    );
     assert_eq!(left.expect("synonyms"), right.expect("canonical names"));
 }
 
 #[test]
 fn arrow_types_are_those_of_iceberg() {
-    let schema = TableSchema::parse_sql("t TIMESTAMPTZ, u UUID NOT NULL, m MAP<STRING,INT>, at TIMESTAMP").expect("a good schema");
+    let schema = TableSchema::parse_sql("t TIMESTAMPTZ, u UUID NOT NULL, m MAP<STRING,INT>, at TIMESTAMP")
+        .expect("a good schema");
     let arrow = schema.arrow();
     assert_eq!(arrow.field(0).data_type(), &DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())));
     assert_eq!(arrow.field(1).data_type(), &DataType::FixedSizeBinary(16));
@@ -47,7 +52,8 @@ fn log_schema_is_the_system_columns_then_the_users() {
 
 #[test]
 fn quoted_names_keep_their_spelling() {
-    let schema = TableSchema::parse_sql("\"a b\"\"c\" INT, `größe` INT, at TIMESTAMP, Date DATE").expect("a good schema");
+    let schema =
+        TableSchema::parse_sql("\"a b\"\"c\" INT, `größe` INT, at TIMESTAMP, Date DATE").expect("a good schema");
     let names: Vec<_> = schema.columns().iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["a b\"c", "größe", "at", "Date"]);
     assert_eq!(TableSchema::parse_sql(&schema.to_sql()), Ok(schema));

@@ -50,7 +50,11 @@ pub struct Member {
 impl Member {
     /// The metadata under `protocol`, empty when the member does not support it.
     pub fn metadata(&self, protocol: &str) -> Bytes {
-        self.protocols.iter().find(|offered| &*offered.name == protocol).map(|offered| offered.metadata.clone()).unwrap_or_default()
+        self.protocols
+            .iter()
+            .find(|offered| &*offered.name == protocol)
+            .map(|offered| offered.metadata.clone())
+            .unwrap_or_default()
     }
 
     /// Whether the member votes for `protocol`: the first it supports among `candidates`.

@@ -15,8 +15,8 @@ pub(in crate::coordinator) mod offsets;
 pub(in crate::coordinator) mod shard;
 
 pub use event::{
-    Effect, Event, GroupError, Heartbeat, Join, JoinAnswer, JoinedMember, LeaveAnswer, LeavingMember, Now, PersistToken, Sync,
-    SyncAnswer, WaiterId,
+    Effect, Event, GroupError, Heartbeat, Join, JoinAnswer, JoinedMember, LeaveAnswer, LeavingMember, Now,
+    PersistToken, Sync, SyncAnswer, WaiterId,
 };
 pub use machine::{Group, GroupSettings, GroupState};
 pub use member::{Member, MemberId, MemberProtocol};

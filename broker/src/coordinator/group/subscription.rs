@@ -43,7 +43,13 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_subscription_yield_none() {
-        for bytes in [&b""[..], b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09a", b"\xff\xff\x00\x00\x00\x00"] {
+        for bytes in [
+            &b""[..],
+            b"\x00",
+            b"\x00\x00\x7f\xff\xff\xff",
+            b"\x00\x00\x00\x00\x00\x01\x00\x09a",
+            b"\xff\xff\x00\x00\x00\x00",
+        ] {
             assert_eq!(subscribed_topics(bytes), None);
         }
     }

@@ -52,12 +52,8 @@ impl From<CatalogError> for RestError {
 
 impl IntoResponse for RestError {
     fn into_response(self) -> Response {
-        let error = ErrorModel {
-            message: self.message,
-            r#type: self.kind.to_owned(),
-            code: self.status.as_u16(),
-            stack: None,
-        };
+        let error =
+            ErrorModel { message: self.message, r#type: self.kind.to_owned(), code: self.status.as_u16(), stack: None };
         (self.status, Json(serde_json::json!({ "error": error }))).into_response()
     }
 }

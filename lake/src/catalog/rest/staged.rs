@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use iceberg::spec::{
-    FormatVersion, Schema, SortOrder, TableMetadata, TableMetadataBuilder, UnboundPartitionSpec,
-};
+use iceberg::spec::{FormatVersion, Schema, SortOrder, TableMetadata, TableMetadataBuilder, UnboundPartitionSpec};
 use iceberg::{TableIdent, TableUpdate};
 use iceberg_catalog_rest::CreateTableRequest;
 

@@ -156,7 +156,9 @@ pub(super) async fn commit_transaction(State(ctx): State<Ctx>, body: Bytes) -> R
             .clone()
             .ok_or_else(|| RestError::bad_request("every table change of a transaction needs an identifier"))?;
         if change.requirements.contains(&TableRequirement::NotExist) {
-            return Err(RestError::bad_request(format!("create '{ident}' in a commit of its own, not in a transaction")));
+            return Err(RestError::bad_request(format!(
+                "create '{ident}' in a commit of its own, not in a transaction"
+            )));
         }
         changes.push(foreign_change(&ctx, ident, change).await?);
     }
@@ -166,18 +168,13 @@ pub(super) async fn commit_transaction(State(ctx): State<Ctx>, body: Bytes) -> R
 
 /// Checks a commit against who owns the table. A commit checked on one base and made on another is caught by the catalog:
 /// what [`check_foreign`] lets through on a topic's table is conditional on its snapshot, or touches no rows.
-async fn foreign_change(
-    ctx: &Ctx,
-    ident: TableIdent,
-    request: CommitTableRequest,
-) -> Result<TableChange, RestError> {
+async fn foreign_change(ctx: &Ctx, ident: TableIdent, request: CommitTableRequest) -> Result<TableChange, RestError> {
     let table = ctx.catalog.load(&ident).await?;
     // The conditions first: whoever lost a race must hear of the race, which he can win, not of the rest.
     for requirement in &request.requirements {
-        requirement.check(Some(&table.metadata)).map_err(|error| CatalogError::Conflict {
-            table: ident.clone(),
-            reason: error.message().to_owned(),
-        })?;
+        requirement
+            .check(Some(&table.metadata))
+            .map_err(|error| CatalogError::Conflict { table: ident.clone(), reason: error.message().to_owned() })?;
     }
     check_foreign(&ident, &table.metadata, &request.updates, &ctx.io).await?;
     let mut requirements = request.requirements;

@@ -53,8 +53,7 @@ async fn pour_all_types(world: &World) {
     let mapping = Arc::new(TableMapping::new("types", TableKind::Columns, &schema, &log).expect("a mapping"));
     let pending = committer.begin(&table).await.expect("a plan");
     let folder = pending.data_folder();
-    let mut writer =
-        PartitionWriter::new(world.storage.clone(), mapping, schema, &folder, 0, WriteOptions::default());
+    let mut writer = PartitionWriter::new(world.storage.clone(), mapping, schema, &folder, 0, WriteOptions::default());
     writer.write(&batch).await.expect("writes");
     let files = writer.finish().await.expect("files");
     let ranges = vec![PlannedRange { partition: 0, start: 0, end: 200 }];

@@ -76,7 +76,8 @@ impl MemoryLog {
         columns.extend((1..=4).map(text));
         let log = state.schema.log_schema();
         for field in log.fields().iter().skip(columns.len()) {
-            columns.push(Arc::new(StringArray::from_iter_values(ids.clone().map(|id| format!("{}{id}", field.name())))));
+            columns
+                .push(Arc::new(StringArray::from_iter_values(ids.clone().map(|id| format!("{}{id}", field.name())))));
         }
         let batch = RecordBatch::try_new(log, columns).expect("a batch");
         state.rows[partition].push(batch);
@@ -204,8 +205,7 @@ impl World {
     }
 
     async fn faulty(&self, faults: Arc<Faults>) -> Self {
-        let objects: Arc<dyn ObjectStore> =
-            Arc::new(FaultyObjects(Arc::clone(&self.objects), Arc::clone(&faults)));
+        let objects: Arc<dyn ObjectStore> = Arc::new(FaultyObjects(Arc::clone(&self.objects), Arc::clone(&faults)));
         let storage = LakeStorage::with_store(Arc::clone(&objects), ROOT);
         let quiet = EmbeddedCatalog::open(Arc::clone(&self.store), storage.clone()).await.expect("opens");
         let catalog = FaultyCatalog(Arc::new(quiet), Arc::clone(&faults));
@@ -363,7 +363,8 @@ impl World {
         for manifest in current_manifests(&io, metadata).await.expect("manifests") {
             for entry in manifest.load_manifest(&io).await.expect("a manifest").entries() {
                 let bytes = self.storage.read(entry.file_path()).await.expect("a data file");
-                let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("parquet").build().expect("parquet");
+                let reader =
+                    ParquetRecordBatchReaderBuilder::try_new(bytes).expect("parquet").build().expect("parquet");
                 batches.extend(reader.map(|batch| batch.expect("rows")));
             }
         }
@@ -401,18 +402,13 @@ impl World {
         self.catalog.commit(vec![change]).await.expect("commits");
     }
 
-    async fn replacing_snapshot(
-        &self,
-        io: &FileIO,
-        table: &LoadedTable,
-        file: iceberg::spec::DataFile,
-    ) -> Snapshot {
+    async fn replacing_snapshot(&self, io: &FileIO, table: &LoadedTable, file: iceberg::spec::DataFile) -> Snapshot {
         let metadata = &table.metadata;
         let snapshot_id = 4711;
         let output = io.new_output(format!("{}/metadata/compacted-m0.avro", metadata.location())).expect("output");
         let spec = metadata.default_partition_spec().as_ref().clone();
-        let mut writer =
-            ManifestWriterBuilder::new(output, Some(snapshot_id), metadata.current_schema().clone(), spec).build_v2_data();
+        let mut writer = ManifestWriterBuilder::new(output, Some(snapshot_id), metadata.current_schema().clone(), spec)
+            .build_v2_data();
         writer.add_file(file, -1).expect("adds");
         let manifest = writer.write_manifest_file().await.expect("a manifest");
         let list = format!("{}/metadata/compacted-list.avro", metadata.location());

@@ -159,7 +159,12 @@ impl Producer {
                     (_, Self::Python | Self::PythonCompact) => "+00:00",
                     _ => "Z",
                 };
-                out.push_str(&format!("\"2026-{:02}-{:02}T{}{zone}\"", day / 28 + 1, day % 28 + 1, self.clock(*seconds, *micros)));
+                out.push_str(&format!(
+                    "\"2026-{:02}-{:02}T{}{zone}\"",
+                    day / 28 + 1,
+                    day % 28 + 1,
+                    self.clock(*seconds, *micros)
+                ));
             }
             (Value::Uuid(uuid), _) => {
                 let hex = format!("{uuid:032x}");
@@ -197,7 +202,9 @@ fn any_column() -> impl Strategy<Value = ColumnType> {
         Just(ColumnType::BigInt),
         Just(ColumnType::Float),
         Just(ColumnType::Double),
-        (1u8..=18).prop_flat_map(|precision| (Just(precision), 0..=precision)).prop_map(|(precision, scale)| ColumnType::Decimal { precision, scale }),
+        (1u8..=18)
+            .prop_flat_map(|precision| (Just(precision), 0..=precision))
+            .prop_map(|(precision, scale)| ColumnType::Decimal { precision, scale }),
         Just(ColumnType::String),
         Just(ColumnType::Binary),
         Just(ColumnType::Date),
@@ -218,7 +225,11 @@ fn any_column() -> impl Strategy<Value = ColumnType> {
 
 fn named(types: Vec<ColumnType>, prefix: &str) -> Vec<Column> {
     let odd = ["", " é", "\"q", "<x>", "\\", "日本"];
-    let column = |(index, data_type)| Column { name: format!("{prefix}{index}{}", odd[index % odd.len()]), data_type, nullable: true };
+    let column = |(index, data_type)| Column {
+        name: format!("{prefix}{index}{}", odd[index % odd.len()]),
+        data_type,
+        nullable: true,
+    };
     types.into_iter().enumerate().map(column).collect()
 }
 
@@ -231,10 +242,16 @@ fn any_value(data_type: &ColumnType) -> BoxedStrategy<Value> {
         ColumnType::Boolean => any::<bool>().prop_map(Value::Bool).boxed(),
         ColumnType::Int => any::<i32>().prop_map(|value| Value::Int(value.into())).boxed(),
         ColumnType::BigInt => any::<i64>().prop_map(Value::Int).boxed(),
-        ColumnType::Float => prop_oneof![any::<i16>().prop_map(f32::from), proptest::num::f32::NORMAL | proptest::num::f32::ZERO].prop_map(Value::Float).boxed(),
+        ColumnType::Float => {
+            prop_oneof![any::<i16>().prop_map(f32::from), proptest::num::f32::NORMAL | proptest::num::f32::ZERO]
+                .prop_map(Value::Float)
+                .boxed()
+        }
         ColumnType::Double => {
             let cents = any::<i32>().prop_map(|cents| f64::from(cents) / 100.0);
-            prop_oneof![cents, any::<i16>().prop_map(f64::from), proptest::num::f64::NORMAL | proptest::num::f64::ZERO].prop_map(Value::Double).boxed()
+            prop_oneof![cents, any::<i16>().prop_map(f64::from), proptest::num::f64::NORMAL | proptest::num::f64::ZERO]
+                .prop_map(Value::Double)
+                .boxed()
         }
         ColumnType::Decimal { precision, scale } => {
             let (limit, scale) = (10i64.pow(u32::from(*precision)), u32::from(*scale));
@@ -242,11 +259,13 @@ fn any_value(data_type: &ColumnType) -> BoxedStrategy<Value> {
         }
         ColumnType::String => any_text().prop_map(Value::Text).boxed(),
         ColumnType::Binary => vec(any::<u8>(), 0..10).prop_map(Value::Bytes).boxed(),
-        ColumnType::Date => (1u32..=9999, 1u32..=12, 1u32..=28).prop_map(|(year, month, day)| Value::Date(year, month, day)).boxed(),
-        ColumnType::Time => (0u32..86_400, millis()).prop_map(|(seconds, micros)| Value::Time(seconds, micros)).boxed(),
-        ColumnType::Timestamp(_) | ColumnType::TimestampTz(_) => {
-            (0u32..336, 0u32..86_400, millis()).prop_map(|(day, seconds, micros)| Value::Timestamp(day, seconds, micros)).boxed()
+        ColumnType::Date => {
+            (1u32..=9999, 1u32..=12, 1u32..=28).prop_map(|(year, month, day)| Value::Date(year, month, day)).boxed()
         }
+        ColumnType::Time => (0u32..86_400, millis()).prop_map(|(seconds, micros)| Value::Time(seconds, micros)).boxed(),
+        ColumnType::Timestamp(_) | ColumnType::TimestampTz(_) => (0u32..336, 0u32..86_400, millis())
+            .prop_map(|(day, seconds, micros)| Value::Timestamp(day, seconds, micros))
+            .boxed(),
         ColumnType::Uuid => any::<u128>().prop_map(Value::Uuid).boxed(),
         ColumnType::Array(element) => vec(any_value(&element.data_type), 0..4).prop_map(Value::List).boxed(),
         ColumnType::Map(element) => vec((any_text(), any_value(&element.data_type)), 0..4)
@@ -256,7 +275,12 @@ fn any_value(data_type: &ColumnType) -> BoxedStrategy<Value> {
                 Value::Map(entries)
             })
             .boxed(),
-        ColumnType::Struct(columns) => columns.iter().map(|column| any_value(&column.data_type)).collect::<Vec<_>>().prop_map(Value::Object).boxed(),
+        ColumnType::Struct(columns) => columns
+            .iter()
+            .map(|column| any_value(&column.data_type))
+            .collect::<Vec<_>>()
+            .prop_map(Value::Object)
+            .boxed(),
     };
     option::weighted(0.85, some).prop_map(|value| value.unwrap_or(Value::Null)).boxed()
 }

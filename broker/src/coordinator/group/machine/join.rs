@@ -287,7 +287,8 @@ impl Group {
 
     pub(super) fn complete_join_if_everyone_is_here(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let initial_delay = matches!(self.join_timer, Some(JoinTimer::Initial { .. }));
-        let everyone = self.pending_members.is_empty() && self.members.values().all(|member| member.awaiting_join.is_some());
+        let everyone =
+            self.pending_members.is_empty() && self.members.values().all(|member| member.awaiting_join.is_some());
         if self.state == GroupState::PreparingRebalance && !initial_delay && everyone {
             self.complete_join(now, effects);
         }

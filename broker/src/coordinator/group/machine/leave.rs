@@ -1,7 +1,9 @@
 //! Members going: by request, by silence, by missing a rebalance.
 
 use super::{Group, GroupState};
-use crate::coordinator::group::event::{Effect, GroupError, JoinAnswer, LeaveAnswer, LeavingMember, Now, SyncAnswer, WaiterId};
+use crate::coordinator::group::event::{
+    Effect, GroupError, JoinAnswer, LeaveAnswer, LeavingMember, Now, SyncAnswer, WaiterId,
+};
 use crate::coordinator::group::member::MemberId;
 
 impl Group {

@@ -402,7 +402,8 @@ impl Group {
     /// Protocols that every member supports.
     fn common_protocols(&self) -> Vec<&str> {
         let Some(first) = self.members.values().next() else { return Vec::new() };
-        let supported = |name: &str| self.members.values().all(|member| member.protocols.iter().any(|p| &*p.name == name));
+        let supported =
+            |name: &str| self.members.values().all(|member| member.protocols.iter().any(|p| &*p.name == name));
         first.protocols.iter().map(|offered| &*offered.name).filter(|name| supported(name)).collect()
     }
 

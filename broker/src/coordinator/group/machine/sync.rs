@@ -48,7 +48,8 @@ impl Group {
             return Err(GroupError::IllegalGeneration);
         }
         let differs = |given: &Option<Arc<str>>, own: &Option<Arc<str>>| given.is_some() && given != own;
-        if differs(&request.protocol_type, &self.protocol_type) || differs(&request.protocol_name, &self.protocol_name) {
+        if differs(&request.protocol_type, &self.protocol_type) || differs(&request.protocol_name, &self.protocol_name)
+        {
             return Err(GroupError::InconsistentProtocol);
         }
         match self.state {
@@ -64,7 +65,8 @@ impl Group {
             PersistToken::StaticMember { waiter } => {
                 let Some(index) = self.static_joins.iter().position(|(waiting, ..)| *waiting == waiter) else { return };
                 let (_, id, answer) = self.static_joins.swap_remove(index);
-                let answer = if durable { answer } else { JoinAnswer::refused(&id, GroupError::CoordinatorNotAvailable) };
+                let answer =
+                    if durable { answer } else { JoinAnswer::refused(&id, GroupError::CoordinatorNotAvailable) };
                 effects.push(Effect::AnswerJoin(waiter, answer));
             }
             PersistToken::Assignment { generation } => {

@@ -30,7 +30,14 @@ impl Bench {
     }
 
     fn with(settings: GroupSettings) -> Self {
-        Self { group: Group::new(settings), now: 0, next_waiter: 0, hold_writes: false, held: Vec::new(), seen: Vec::new() }
+        Self {
+            group: Group::new(settings),
+            now: 0,
+            next_waiter: 0,
+            hold_writes: false,
+            held: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
     fn without_delay() -> Self {
@@ -390,8 +397,14 @@ fn s80_sync_is_refused_for_the_wrong_member_generation_or_time() {
     let cases = [
         (follower("ghost", generation), GroupError::UnknownMember),
         (follower("b", generation - 1), GroupError::IllegalGeneration),
-        (Sync { protocol_type: Some(Arc::from("connect")), ..follower("b", generation) }, GroupError::InconsistentProtocol),
-        (Sync { protocol_name: Some(Arc::from("sticky")), ..follower("b", generation) }, GroupError::InconsistentProtocol),
+        (
+            Sync { protocol_type: Some(Arc::from("connect")), ..follower("b", generation) },
+            GroupError::InconsistentProtocol,
+        ),
+        (
+            Sync { protocol_name: Some(Arc::from("sticky")), ..follower("b", generation) },
+            GroupError::InconsistentProtocol,
+        ),
     ];
     for (request, error) in cases {
         let waiter = bench.sync(request);

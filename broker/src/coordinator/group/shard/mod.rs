@@ -27,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_model::Clock;
 
-use crate::coordinator::log::{Durability, GroupLog, LogError};
 use crate::coordinator::group::event::Now;
 use crate::coordinator::group::machine::GroupSettings;
+use crate::coordinator::log::{Durability, GroupLog, LogError};
 
-pub(in crate::coordinator) use request::{Request, OffsetsDeleted};
 pub use request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetToCommit};
+pub(in crate::coordinator) use request::{OffsetsDeleted, Request};
 pub(in crate::coordinator) use state::ShardState;
 use state::Write;
 

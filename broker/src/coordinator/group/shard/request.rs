@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::coordinator::group::event::{GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer};
+use crate::coordinator::group::event::{
+    GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer,
+};
 use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::Member;
 use crate::coordinator::group::offsets::CommittedOffset;
@@ -13,18 +15,57 @@ use crate::coordinator::group::offsets::CommittedOffset;
 /// says that the coordinator has stopped.
 #[derive(Debug)]
 pub(in crate::coordinator) enum Request {
-    Join { group: Arc<str>, join: Join, reply: oneshot::Sender<JoinAnswer> },
-    Sync { group: Arc<str>, sync: Sync, reply: oneshot::Sender<SyncAnswer> },
-    Heartbeat { group: Arc<str>, heartbeat: Heartbeat, reply: oneshot::Sender<Option<GroupError>> },
-    Leave { group: Arc<str>, members: Vec<LeavingMember>, reply: oneshot::Sender<Vec<LeaveAnswer>> },
-    Commit { group: Arc<str>, commit: Commit, reply: oneshot::Sender<Result<(), GroupError>> },
-    Fetch { group: Arc<str>, wanted: Option<Vec<(Arc<str>, Vec<i32>)>>, reply: oneshot::Sender<Vec<FetchedTopic>> },
-    Describe { group: Arc<str>, reply: oneshot::Sender<Option<GroupDescription>> },
-    List { reply: oneshot::Sender<Vec<GroupListing>> },
-    Delete { group: Arc<str>, reply: oneshot::Sender<Result<(), GroupError>> },
-    DeleteOffsets { group: Arc<str>, partitions: Vec<(Arc<str>, i32)>, reply: oneshot::Sender<OffsetsDeleted> },
+    Join {
+        group: Arc<str>,
+        join: Join,
+        reply: oneshot::Sender<JoinAnswer>,
+    },
+    Sync {
+        group: Arc<str>,
+        sync: Sync,
+        reply: oneshot::Sender<SyncAnswer>,
+    },
+    Heartbeat {
+        group: Arc<str>,
+        heartbeat: Heartbeat,
+        reply: oneshot::Sender<Option<GroupError>>,
+    },
+    Leave {
+        group: Arc<str>,
+        members: Vec<LeavingMember>,
+        reply: oneshot::Sender<Vec<LeaveAnswer>>,
+    },
+    Commit {
+        group: Arc<str>,
+        commit: Commit,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    Fetch {
+        group: Arc<str>,
+        wanted: Option<Vec<(Arc<str>, Vec<i32>)>>,
+        reply: oneshot::Sender<Vec<FetchedTopic>>,
+    },
+    Describe {
+        group: Arc<str>,
+        reply: oneshot::Sender<Option<GroupDescription>>,
+    },
+    List {
+        reply: oneshot::Sender<Vec<GroupListing>>,
+    },
+    Delete {
+        group: Arc<str>,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    DeleteOffsets {
+        group: Arc<str>,
+        partitions: Vec<(Arc<str>, i32)>,
+        reply: oneshot::Sender<OffsetsDeleted>,
+    },
     /// The topic is gone: so are all offsets committed for it.
-    TopicDeleted { topic: Arc<str>, reply: oneshot::Sender<()> },
+    TopicDeleted {
+        topic: Arc<str>,
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// The outcome of deleting offsets: an error for the whole, or one per partition.

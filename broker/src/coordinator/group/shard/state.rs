@@ -10,7 +10,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetsDeleted, Request};
-use crate::coordinator::group::event::{Effect, Event, GroupError, JoinAnswer, LeaveAnswer, Now, PersistToken, SyncAnswer, WaiterId};
+use crate::coordinator::group::event::{
+    Effect, Event, GroupError, JoinAnswer, LeaveAnswer, Now, PersistToken, SyncAnswer, WaiterId,
+};
 use crate::coordinator::group::machine::{Group, GroupSettings, GroupState};
 use crate::coordinator::group::offsets::{CommittedOffset, Offsets, TopicPartition};
 use crate::coordinator::group::records::{Record, RecordKey, RecordValue};
@@ -232,7 +234,11 @@ impl ShardState {
     #[cfg(test)]
     pub(in crate::coordinator) fn all_offsets(&self) -> BTreeMap<(Arc<str>, TopicPartition), CommittedOffset> {
         let of_group = |(id, entry): (&Arc<str>, &Entry)| -> Vec<((Arc<str>, TopicPartition), CommittedOffset)> {
-            entry.offsets.iter().map(|(partition, committed)| ((id.clone(), partition.clone()), committed.clone())).collect()
+            entry
+                .offsets
+                .iter()
+                .map(|(partition, committed)| ((id.clone(), partition.clone()), committed.clone()))
+                .collect()
         };
         self.groups.iter().flat_map(of_group).collect()
     }
@@ -250,9 +256,13 @@ impl ShardState {
         let since = match (group.protocol_type(), group.state()) {
             // Only commits, never members: the age of the commit counts.
             (None, _) => committed.commit_wall_ms,
-            (Some(_), GroupState::Empty) => group.state_since_wall_ms().unwrap_or(committed.commit_wall_ms).max(committed.commit_wall_ms),
+            (Some(_), GroupState::Empty) => {
+                group.state_since_wall_ms().unwrap_or(committed.commit_wall_ms).max(committed.commit_wall_ms)
+            }
             // A live consumer may have dropped a topic from its subscription.
-            (Some(kind), GroupState::Stable) if &**kind == "consumer" && !group.subscribes_to(topic) => committed.commit_wall_ms,
+            (Some(kind), GroupState::Stable) if &**kind == "consumer" && !group.subscribes_to(topic) => {
+                committed.commit_wall_ms
+            }
             (Some(_), _) => return false,
         };
         wall_ms.saturating_sub(since) >= self.offsets_retention_ms
@@ -264,7 +274,8 @@ impl ShardState {
             send(reply, Err(GroupError::IllegalGeneration));
             return;
         }
-        let checked = self.entry(id).group.check_commit(now, &commit.member_id, commit.instance_id.as_ref(), commit.generation);
+        let checked =
+            self.entry(id).group.check_commit(now, &commit.member_id, commit.instance_id.as_ref(), commit.generation);
         if checked.is_err() || commit.offsets.is_empty() {
             send(reply, checked);
             self.settle(id);
@@ -302,7 +313,8 @@ impl ShardState {
             }
             return topics;
         };
-        let committed = |topic: &Arc<str>, partition| entry.and_then(|entry| entry.offsets.get(topic, partition)).cloned();
+        let committed =
+            |topic: &Arc<str>, partition| entry.and_then(|entry| entry.offsets.get(topic, partition)).cloned();
         wanted
             .into_iter()
             .map(|(topic, partitions)| FetchedTopic {
@@ -360,12 +372,18 @@ impl ShardState {
             return;
         }
         let partitions = entry.offsets.partitions();
-        let mut records: Vec<Record> = partitions.into_iter().map(|partition| offset_tombstone(id, partition)).collect();
+        let mut records: Vec<Record> =
+            partitions.into_iter().map(|partition| offset_tombstone(id, partition)).collect();
         records.push(Record::tombstone(RecordKey::Group { group: id.clone() }));
         self.write(records, Then::Deleted { group: id.clone(), reply });
     }
 
-    fn delete_offsets(&mut self, id: &Arc<str>, partitions: Vec<TopicPartition>, reply: oneshot::Sender<OffsetsDeleted>) {
+    fn delete_offsets(
+        &mut self,
+        id: &Arc<str>,
+        partitions: Vec<TopicPartition>,
+        reply: oneshot::Sender<OffsetsDeleted>,
+    ) {
         let Some(entry) = self.groups.get(id) else {
             send(reply, Err(GroupError::GroupIdNotFound));
             return;
@@ -380,7 +398,10 @@ impl ShardState {
                 send(reply, Err(GroupError::NonEmptyGroup));
                 return;
             }
-            GroupState::Empty | GroupState::PreparingRebalance | GroupState::CompletingRebalance | GroupState::Stable => {}
+            GroupState::Empty
+            | GroupState::PreparingRebalance
+            | GroupState::CompletingRebalance
+            | GroupState::Stable => {}
         }
         let errors: Vec<Option<GroupError>> = partitions
             .iter()

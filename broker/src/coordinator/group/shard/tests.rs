@@ -11,8 +11,12 @@ use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::MemberProtocol;
 use crate::coordinator::group::records::Record;
 
-const SETTINGS: GroupSettings =
-    GroupSettings { initial_rebalance_delay_ms: 0, min_session_timeout_ms: 6_000, max_session_timeout_ms: 60_000, max_size: 10 };
+const SETTINGS: GroupSettings = GroupSettings {
+    initial_rebalance_delay_ms: 0,
+    min_session_timeout_ms: 6_000,
+    max_session_timeout_ms: 60_000,
+    max_size: 10,
+};
 const RETENTION: i64 = 1_000_000;
 
 /// A shard with a log in memory. Writes become durable when [`Bench::flush`] says so.
@@ -68,13 +72,26 @@ impl Bench {
         self.unwritten.extend(self.state.take_writes());
     }
 
-    fn commit(&mut self, group: &str, member: &str, generation: i32, topic: &str, offset: i64) -> oneshot::Receiver<Result<(), GroupError>> {
+    fn commit(
+        &mut self,
+        group: &str,
+        member: &str,
+        generation: i32,
+        topic: &str,
+        offset: i64,
+    ) -> oneshot::Receiver<Result<(), GroupError>> {
         let commit = Commit {
             member_id: Arc::from(member),
             instance_id: None,
             generation,
             retention_ms: None,
-            offsets: vec![OffsetToCommit { topic: Arc::from(topic), partition: 0, offset, leader_epoch: Some(3), metadata: Arc::from("note") }],
+            offsets: vec![OffsetToCommit {
+                topic: Arc::from(topic),
+                partition: 0,
+                offset,
+                leader_epoch: Some(3),
+                metadata: Arc::from("note"),
+            }],
         };
         let group = Arc::from(group);
         self.ask(|reply| Request::Commit { group, commit, reply })
@@ -104,7 +121,14 @@ impl Bench {
 
     fn sync(&mut self, group: &str, member: &str, generation: i32) -> oneshot::Receiver<SyncAnswer> {
         let assignments = vec![(Arc::from(member), Bytes::from(format!("for {member}")))];
-        let sync = Sync { member_id: Arc::from(member), instance_id: None, generation, protocol_type: None, protocol_name: None, assignments };
+        let sync = Sync {
+            member_id: Arc::from(member),
+            instance_id: None,
+            generation,
+            protocol_type: None,
+            protocol_name: None,
+            assignments,
+        };
         let group = Arc::from(group);
         self.ask(|reply| Request::Sync { group, sync, reply })
     }
@@ -197,8 +221,12 @@ fn requests_of_a_group_that_is_not_there_make_none() {
     let mut bench = Bench::new();
     assert_eq!(bench.join("g", "m", true).try_recv().expect("at once").error, Some(GroupError::UnknownMember));
     assert_eq!(bench.sync("g", "m", 1).try_recv().expect("at once").error, Some(GroupError::UnknownMember));
-    let (group, heartbeat) = (Arc::from("g"), Heartbeat { member_id: Arc::from("m"), instance_id: None, generation: 1 });
-    assert_eq!(bench.ask(|reply| Request::Heartbeat { group, heartbeat, reply }).try_recv(), Ok(Some(GroupError::UnknownMember)));
+    let (group, heartbeat) =
+        (Arc::from("g"), Heartbeat { member_id: Arc::from("m"), instance_id: None, generation: 1 });
+    assert_eq!(
+        bench.ask(|reply| Request::Heartbeat { group, heartbeat, reply }).try_recv(),
+        Ok(Some(GroupError::UnknownMember))
+    );
     bench.leave("g", "m");
     assert_eq!(bench.delete("g").try_recv(), Ok(Err(GroupError::GroupIdNotFound)));
     assert!(bench.state.group("g").is_none());
@@ -282,7 +310,13 @@ fn a_commit_that_says_how_long_is_kept_that_long() {
         instance_id: None,
         generation: -1,
         retention_ms: Some(100),
-        offsets: vec![OffsetToCommit { topic: Arc::from("t"), partition: 0, offset: 1, leader_epoch: None, metadata: Arc::from("") }],
+        offsets: vec![OffsetToCommit {
+            topic: Arc::from("t"),
+            partition: 0,
+            offset: 1,
+            leader_epoch: None,
+            metadata: Arc::from(""),
+        }],
     };
     let group = Arc::from("g");
     let _ = bench.ask(|reply| Request::Commit { group, commit, reply });
@@ -300,7 +334,8 @@ fn s85_offsets_are_deleted_unless_members_subscribe_to_the_topic() {
     let _ = bench.commit("g", "m", generation, "used", 5);
     let _ = bench.commit("g", "m", generation, "unused", 6);
     bench.flush_all();
-    let (group, partitions) = (Arc::from("g"), vec![(Arc::from("used"), 0), (Arc::from("unused"), 0), (Arc::from("never"), 0)]);
+    let (group, partitions) =
+        (Arc::from("g"), vec![(Arc::from("used"), 0), (Arc::from("unused"), 0), (Arc::from("never"), 0)]);
     let mut answer = bench.ask(|reply| Request::DeleteOffsets { group, partitions, reply });
     bench.flush_all();
     assert_eq!(answer.try_recv(), Ok(Ok(vec![Some(GroupError::SubscribedToTopic), None, None])));
@@ -376,7 +411,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 fn take(bench: &mut Bench, step: Step) {
     let group = |group: u8| format!("g{group}");
     let member = |group: u8, member: u8| format!("g{group}-m{member}");
-    let generation = |bench: &Bench, id: u8| bench.state.group(&group(id)).map_or(0, super::super::machine::Group::generation);
+    let generation =
+        |bench: &Bench, id: u8| bench.state.group(&group(id)).map_or(0, super::super::machine::Group::generation);
     match step {
         Step::Join { group: id, member: who, known } => drop(bench.join(&group(id), &member(id, who), known)),
         Step::Sync { group: id, member: who } => {
