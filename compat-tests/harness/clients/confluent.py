@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
@@ -168,7 +170,9 @@ class Confluent(Client):
 
     def replace_topic_config(self, bootstrap, topic, config):
         resource = ConfigResource(ResourceType.TOPIC, topic, set_config=config)
-        self._finish(self._admin(bootstrap).alter_configs([resource]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated, and what this is about
+            self._finish(self._admin(bootstrap).alter_configs([resource]))
 
     def topics(self, bootstrap):
         listed = self._admin(bootstrap).list_topics(timeout=10).topics
