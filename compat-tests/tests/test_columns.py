@@ -72,6 +72,22 @@ def test_reading_two_columns_of_a_segment_reads_their_share_of_its_bytes(wide_to
     assert every < 1.5 * size
 
 
+def test_reading_two_columns_of_the_lake_reads_their_share_of_its_bytes(wide_topic):
+    broker, topic, _values = wide_topic
+    *_, last = stages(broker, topic)
+    assert last == "lake after a restart"
+
+    def bytes_read(columns):
+        broker.restart()  # forgets what it had cached
+        before = broker.metric("weir_read_lake_bytes_total")
+        read_arrow(broker.bootstrap, topic, columns, ROWS)
+        return broker.metric("weir_read_lake_bytes_total") - before
+
+    every, two = bytes_read(wide.COLUMNS), bytes_read(TWO)
+    print(f"lake: all columns read {every:,.0f} bytes, two of twenty {two:,.0f} ({two / every:.1%})")
+    assert 0 < two < 0.3 * every
+
+
 def test_projected_rows_and_arrow_agree(wide_topic):
     broker, topic, values = wide_topic
     rows = with_librdkafka(broker.bootstrap, topic, 500, client_id=f"r;weir.columns={wide.TWO}")
