@@ -53,7 +53,9 @@ pub fn sequence_error(error: &SequenceError) -> ResponseError {
 #[must_use]
 pub fn refusal(refusal: &Refusal) -> ResponseError {
     match refusal {
-        Refusal::Empty | Refusal::KeyMissing { .. } | Refusal::Rows { .. } => ResponseError::InvalidRecord,
+        Refusal::Empty | Refusal::KeyMissing { .. } | Refusal::KeyNotText { .. } | Refusal::Rows { .. } => {
+            ResponseError::InvalidRecord
+        }
         Refusal::Batch(error) => batch_error(error),
         Refusal::ZstdTooOld { .. } => ResponseError::UnsupportedCompressionType,
         Refusal::Timestamps { .. } => ResponseError::InvalidTimestamp,

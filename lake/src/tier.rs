@@ -16,7 +16,7 @@ use weir_storage::ColumnsRead;
 use weir_table::TableSchema;
 
 use crate::catalog::rest::CatalogHooks;
-use crate::catalog::{LakeCatalog, LoadedTable, NAMESPACE, topic_table};
+use crate::catalog::{CatalogError, LakeCatalog, LoadedTable, NAMESPACE, topic_table};
 use crate::commit::{Committer, Marker, PlannedRange};
 use crate::convert::TableMapping;
 use crate::schema::{LOG_OFFSET, TableKind};
@@ -371,20 +371,23 @@ impl PourOnLoad {
 
 #[async_trait]
 impl CatalogHooks for PourOnLoad {
-    async fn before_load(&self, table: &TableIdent) {
+    async fn before_load(&self, table: &TableIdent) -> Result<(), CatalogError> {
         if table.namespace.as_ref().as_slice() != [NAMESPACE] {
-            return;
+            return Ok(());
         }
-        let Some(topic) = self.tierer.source.topic_named(&table.name) else { return };
+        let Some(topic) = self.tierer.source.topic_named(&table.name) else { return Ok(()) };
         let tierer = Arc::clone(&self.tierer);
         // Its own task: a load that gives up must not waste a half-written pour.
         let pour = tokio::spawn(async move { tierer.pour_fresh(topic.id).await });
         match tokio::time::timeout(self.limit, pour).await {
             Ok(Ok(Ok(()))) => {}
+            // Rows of a topic that is gone must not pass for those of the one that has its name now.
+            Ok(Ok(Err(error @ LakeError::OtherTopic { .. }))) => return Err(CatalogError::Refused(error.to_string())),
             Ok(Ok(Err(error))) => tracing::warn!(%table, %error, "rows produced lately are missing from this load"),
             Ok(Err(error)) => tracing::error!(%table, %error, "a pour ended early"),
             Err(_) => tracing::info!(%table, "a load went on without the rows produced lately; the pour goes on"),
         }
+        Ok(())
     }
 
     fn is_live(&self, topic: TopicId) -> bool {

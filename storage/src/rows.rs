@@ -112,6 +112,8 @@ fn build_with(
     let mut row = first_row;
     while row < columns.num_rows() && (built.bytes == 0 || built.bytes < max_bytes) {
         let timestamp_type = system.timestamp_type(row);
+        // Readers of a batch that the broker stamped take its one timestamp for every record.
+        let (batch_start, stamped) = (row, timestamp_type == TimestampType::LogAppendTime);
         let base_offset = system.offset.value(row);
         let room = (max_bytes - built.bytes.min(max_bytes)).min(MAX_REBUILT_BATCH);
         let buffer = Vec::with_capacity(room.min(MAX_REBUILT_BATCH) + 4096);
@@ -119,6 +121,7 @@ fn build_with(
         while row < columns.num_rows()
             && (builder.record_count() == 0 || builder.size() + value_size + ROW_OVERHEAD <= room)
             && system.timestamp_type(row) == timestamp_type
+            && (row == batch_start || !stamped || system.timestamp.value(row) == system.timestamp.value(batch_start))
         {
             let offset = system.offset.value(row);
             let mut push = |value: Option<&[u8]>| {

@@ -1,6 +1,6 @@
 //! `pyarrow` reads what `weir_storage::segment` writes: the file, and the streams cut from it.
 //!
-//! Takes the interpreter from `WEIR_TEST_PYTHON`. Without it the test says so and passes, unless `CI=true`.
+//! Takes the interpreter from `COMPAT_PYTHON`. Without it the test says so and passes, unless `CI=true`.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,14 +22,14 @@ const PRICE: usize = 9;
 
 /// `Some` interpreter that has pyarrow, or `None` after a loud word.
 fn python() -> Option<String> {
-    let Ok(python) = std::env::var("WEIR_TEST_PYTHON") else {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "set WEIR_TEST_PYTHON to a python that has pyarrow");
+    let Ok(python) = std::env::var("COMPAT_PYTHON") else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "set COMPAT_PYTHON to a python that has pyarrow");
         eprintln!(
-            "SKIPPED: set WEIR_TEST_PYTHON to a python that has pyarrow, or nothing shows that others can read segments"
+            "SKIPPED: set COMPAT_PYTHON to a python that has pyarrow, or nothing shows that others can read segments"
         );
         return None;
     };
-    let found = Command::new(&python).args(["-c", "import pyarrow"]).status().expect("WEIR_TEST_PYTHON starts");
+    let found = Command::new(&python).args(["-c", "import pyarrow"]).status().expect("COMPAT_PYTHON starts");
     assert!(found.success(), "{python} has no pyarrow; pip install pyarrow");
     Some(python)
 }

@@ -1,7 +1,7 @@
 //! What a topic with a schema asks of a batch: every value becomes a row, or the batch is refused and each bad row named.
 
 use arrow::array::RecordBatch;
-use weir_model::config::{TimestampKind, TopicConfig};
+use weir_model::config::{KeyFormat, TimestampKind, TopicConfig};
 use weir_model::record_batch::{BatchError, BatchLimits, Compression, ValidBatch};
 use weir_storage::TopicInfo;
 
@@ -69,6 +69,16 @@ pub enum Refusal {
         /// The first of them.
         records: Vec<BadRecord>,
     },
+    /// Keys that are not text, in a topic of text keys.
+    #[error("topic '{topic}' has weir.key.format=string: {count} keys are not UTF-8")]
+    KeyNotText {
+        /// The topic.
+        topic: String,
+        /// How many.
+        count: usize,
+        /// The first of them.
+        records: Vec<BadRecord>,
+    },
     /// Values that are not rows of the table.
     #[error("{count} rows do not fit table '{topic}'; the first: {}", records.first().map_or("", |record| record.message.as_str()))]
     Rows {
@@ -87,7 +97,10 @@ impl Refusal {
     pub fn bad_records(&self) -> &[BadRecord] {
         match self {
             Self::Empty | Self::Batch(_) | Self::ZstdTooOld { .. } => &[],
-            Self::KeyMissing { records, .. } | Self::Timestamps { records, .. } | Self::Rows { records, .. } => records,
+            Self::KeyMissing { records, .. }
+            | Self::KeyNotText { records, .. }
+            | Self::Timestamps { records, .. }
+            | Self::Rows { records, .. } => records,
         }
     }
 }
@@ -111,6 +124,9 @@ pub fn check(records: Bytes, topic: &TopicInfo, produce_version: i16, now_ms: i6
     if topic.config.cleanup_policy.compact {
         check_keys(&batch, topic)?;
     }
+    if topic.config.weir_key_format == KeyFormat::Text {
+        check_key_text(&batch, topic)?;
+    }
     let batch = match topic.config.message_timestamp_type {
         TimestampKind::LogAppendTime => batch.with_log_append_time(now_ms),
         TimestampKind::CreateTime => {
@@ -130,6 +146,19 @@ fn check_keys(batch: &ValidBatch, topic: &TopicInfo) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::KeyMissing { topic: topic.name().as_str().to_owned(), count, records })
+}
+
+fn check_key_text(batch: &ValidBatch, topic: &TopicInfo) -> Result<(), Refusal> {
+    let (count, records) = faults(batch, |record| {
+        record
+            .key
+            .and_then(|key| std::str::from_utf8(key).err())
+            .map(|error| format!("the key is not UTF-8 text: {error}"))
+    })?;
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Refusal::KeyNotText { topic: topic.name().as_str().to_owned(), count, records })
 }
 
 fn check_timestamps(batch: &ValidBatch, config: &TopicConfig, now_ms: i64) -> Result<(), Refusal> {

@@ -49,18 +49,24 @@ impl Topics {
         self.store_configs(&topic, overrides, validate_only).await
     }
 
-    /// Replaces all configs of a topic (AlterConfigs).
+    /// Replaces all configs of a topic (AlterConfigs). Those that are fixed when a topic is made stay, named or not: a tool
+    /// that sets one retention must not be asked for the schema.
     ///
     /// # Errors
     /// [`TopicError`]; nothing changed then.
     pub async fn replace_configs(
         &self,
         name: &str,
-        overrides: BTreeMap<String, String>,
+        mut overrides: BTreeMap<String, String>,
         validate_only: bool,
     ) -> Result<(), TopicError> {
         let _change = self.change.lock().await;
         let topic = self.changeable(name)?;
+        for (def, _) in topic.config.values().into_iter().filter(|(def, _)| def.update == UpdateMode::ReadOnly) {
+            if let Some(value) = topic.record.configs.get(def.name) {
+                overrides.entry(def.name.to_owned()).or_insert_with(|| value.clone());
+            }
+        }
         self.store_configs(&topic, overrides, validate_only).await
     }
 

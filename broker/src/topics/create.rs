@@ -51,6 +51,10 @@ pub struct CreatedTopic {
     pub replication_factor: i16,
 }
 
+/// Topics that Kafka's brokers make for themselves, with the partitions and configs that their coordinators count on.
+const INTERNAL_NAMES: [&str; 4] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"];
+
 /// One broker keeps one copy.
 const REPLICAS: i16 = 1;
 
@@ -61,6 +65,9 @@ impl Topics {
     /// [`TopicError`]; nothing was made then.
     pub async fn create_topic(&self, topic: NewTopic) -> Result<CreatedTopic, TopicError> {
         let name = TopicName::new(&topic.name)?;
+        if !topic.internal && INTERNAL_NAMES.contains(&name.as_str()) {
+            return Err(TopicError::Reserved(topic.name));
+        }
         let partitions = self.partition_count(&topic)?;
         self.check_replicas(&topic)?;
         let _change = self.change.lock().await;

@@ -52,6 +52,9 @@ pub enum TopicError {
     /// The broker's own topics are not changed by clients.
     #[error("topic '{0}' belongs to the broker and cannot be changed or deleted")]
     Internal(String),
+    /// A name that the broker keeps for a topic of its own.
+    #[error("topic '{0}' is made by the broker itself when it is needed; choose another name")]
+    Reserved(String),
     /// A config that is fixed when the topic is made.
     #[error("config `{name}` is fixed when a topic is created: make a new topic with the new value")]
     Fixed {
@@ -75,7 +78,9 @@ pub enum TopicError {
 /// Kafka's code for `error`.
 pub fn topic_error(error: &TopicError) -> ResponseError {
     match error {
-        TopicError::Name(_) | TopicError::Collision { .. } => ResponseError::InvalidTopicException,
+        TopicError::Name(_) | TopicError::Collision { .. } | TopicError::Reserved(_) => {
+            ResponseError::InvalidTopicException
+        }
         TopicError::UnknownName(_) => ResponseError::UnknownTopicOrPartition,
         TopicError::UnknownId(_) => ResponseError::UnknownTopicId,
         TopicError::Partitions(_) | TopicError::PartitionsMustGrow { .. } => ResponseError::InvalidPartitions,

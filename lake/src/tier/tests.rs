@@ -269,7 +269,7 @@ async fn many_loads_at_once_share_one_pour() {
     let hooks = Arc::new(PourOnLoad::new(tierer, Duration::from_secs(30)));
     let loads = (0..50).map(|_| {
         let hooks = Arc::clone(&hooks);
-        async move { hooks.before_load(&topic_table("orders")).await }
+        async move { hooks.before_load(&topic_table("orders")).await.expect("the table is the topic's own") }
     });
     futures::future::join_all(loads).await;
     let table = world.table().await;

@@ -291,6 +291,35 @@ async fn only_rows_that_no_style_gives_back_keep_their_bytes() {
 }
 
 #[tokio::test]
+async fn stamped_rows_keep_the_time_of_their_own_batch() {
+    for columns in [vec![], vec![("weir.schema", ORDERS)]] {
+        let bench = Bench::new(&[]);
+        let storage = bench.open();
+        let topic = make_topic(&storage, "t", &columns);
+        let partition = first_partition(&storage, &topic);
+        for (id, stamp) in [(0, START_MS + 100), (2, START_MS + 900), (4, START_MS + 900)] {
+            let batch = batch_of(&orders(id..id + 2), Compression::None).with_log_append_time(stamp);
+            append(&storage, &partition, batch).await.expect("appended");
+        }
+        let expected = [100, 100, 900, 900, 900, 900].map(|after| START_MS + after);
+        for tier in ["tail", "segment"] {
+            let limits = ReadLimits { max_bytes: 1 << 20, at_least_one: true };
+            let form = RowForm::default();
+            let read =
+                partition.read_rows(Offset::ZERO, limits, Isolation::ReadCommitted, &form).await.expect("readable");
+            let stamps: Vec<i64> = batches_in(gather(&read))
+                .iter()
+                .flat_map(|batch| {
+                    vec![batch.header().max_timestamp; batch.header().record_count.unsigned_abs() as usize]
+                })
+                .collect();
+            assert_eq!(stamps, expected, "{tier}");
+            partition.seal().expect("sealed");
+        }
+    }
+}
+
+#[tokio::test]
 async fn rows_of_a_table_that_keeps_all_bytes_are_read_without_its_columns() {
     let bench = Bench::new(&[]);
     let storage = bench.open();

@@ -72,6 +72,12 @@ pub enum SchemaError {
         /// The name without its leading underscores.
         instead: String,
     },
+    /// A name that the lake, or a reader's list of columns, could not tell apart from something else.
+    #[error("column {name:?} has one of `. , ; =` in its name: write letters, digits and `_`")]
+    NameCharacter {
+        /// The name found.
+        name: String,
+    },
     /// An empty name in quotes.
     #[error("a column has an empty name: write a name before its type")]
     EmptyName,

@@ -68,12 +68,32 @@ pub(super) fn parse_columns(sql: &str) -> Result<Vec<Column>, SchemaError> {
         return Err(SchemaError::Statement);
     }
     let columns = parser.columns("", 0, &Token::EOF)?;
+    check_characters(&columns)?;
     if let Some(column) = columns.iter().find(|column| column.name.starts_with('_')) {
         let bare = column.name.trim_start_matches('_');
         let instead = if bare.is_empty() { "a" } else { bare }.to_owned();
         return Err(SchemaError::ReservedName { name: column.name.clone(), instead });
     }
     Ok(columns)
+}
+
+/// Iceberg knows nested fields by dotted paths, and `weir.columns` lists names between commas in a client id.
+fn check_characters(columns: &[Column]) -> Result<(), SchemaError> {
+    for column in columns {
+        if column.name.contains(['.', ',', ';', '=']) {
+            return Err(SchemaError::NameCharacter { name: column.name.clone() });
+        }
+        check_nested(&column.data_type)?;
+    }
+    Ok(())
+}
+
+fn check_nested(data_type: &ColumnType) -> Result<(), SchemaError> {
+    match data_type {
+        ColumnType::Struct(columns) => check_characters(columns),
+        ColumnType::Array(element) | ColumnType::Map(element) => check_nested(&element.data_type),
+        _ => Ok(()),
+    }
 }
 
 struct Parser {

@@ -19,7 +19,7 @@ use iceberg::io::FileIO;
 use iceberg::{NamespaceIdent, TableIdent};
 use weir_model::TopicId;
 
-use super::LakeCatalog;
+use super::{CatalogError, LakeCatalog};
 use crate::LakeStorage;
 pub use error::RestError;
 
@@ -30,7 +30,10 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 #[async_trait]
 pub trait CatalogHooks: Send + Sync + 'static {
     /// Called before a table is loaded; returns within a bounded time.
-    async fn before_load(&self, table: &TableIdent);
+    ///
+    /// # Errors
+    /// When what would be loaded is not the topic of that name; the load is answered with it.
+    async fn before_load(&self, table: &TableIdent) -> Result<(), CatalogError>;
 
     /// Whether the topic that owns a table still exists; then the table cannot be dropped or renamed under it.
     fn is_live(&self, topic: TopicId) -> bool;
@@ -42,7 +45,9 @@ pub struct NoHooks;
 
 #[async_trait]
 impl CatalogHooks for NoHooks {
-    async fn before_load(&self, _table: &TableIdent) {}
+    async fn before_load(&self, _table: &TableIdent) -> Result<(), CatalogError> {
+        Ok(())
+    }
 
     fn is_live(&self, _topic: TopicId) -> bool {
         false

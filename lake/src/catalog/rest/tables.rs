@@ -61,7 +61,7 @@ pub(super) async fn load(
     Path((namespace, table)): Path<(String, String)>,
 ) -> Result<Json<LoadTableResult>, RestError> {
     let table = table_of(&namespace, &table)?;
-    ctx.hooks.before_load(&table).await;
+    ctx.hooks.before_load(&table).await?;
     Ok(Json(loaded(ctx.catalog.load(&table).await?)))
 }
 

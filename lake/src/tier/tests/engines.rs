@@ -1,6 +1,6 @@
 //! pyiceberg against the REST catalog on a loopback port.
 //!
-//! Needs a Python with pyiceberg and pyarrow, named by `WEIR_TEST_PYTHON`. Without one the test says so and passes, except
+//! Needs a Python with pyiceberg and pyarrow, named by `COMPAT_PYTHON`. Without one the test says so and passes, except
 //! where `CI=true`.
 
 use std::process::Command;
@@ -19,14 +19,14 @@ use crate::schema::log_schema;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pyiceberg_check.py");
 
 fn python() -> Option<String> {
-    let python = std::env::var("WEIR_TEST_PYTHON").ok().filter(|path| !path.is_empty());
+    let python = std::env::var("COMPAT_PYTHON").ok().filter(|path| !path.is_empty());
     if python.is_none() {
         assert_ne!(
             std::env::var("CI").as_deref(),
             Ok("true"),
-            "WEIR_TEST_PYTHON must name a Python with pyiceberg and pyarrow"
+            "COMPAT_PYTHON must name a Python with pyiceberg and pyarrow"
         );
-        eprintln!("SKIPPED: set WEIR_TEST_PYTHON to a Python with pyiceberg and pyarrow to run this test");
+        eprintln!("SKIPPED: set COMPAT_PYTHON to a Python with pyiceberg and pyarrow to run this test");
     }
     python
 }

@@ -312,7 +312,8 @@ async fn a_crash_after_the_commit_leaves_inputs_that_the_next_start_removes() {
         let partition = first_partition(&storage, &topic);
         assert_eq!(files(&partition), expected, "{name}");
         let sidecars = copy_files(&partition).len() - expected.len();
-        assert_eq!(sidecars, if name == "raw" { 4 } else { 0 }, "{name}: the inputs' sidecars went with them");
+        // The merged segment has its two; the stretch after it is too small for any.
+        assert_eq!(sidecars, if name == "raw" { 2 } else { 0 }, "{name}: the inputs' sidecars went with them");
         assert_eq!(values_of(&read_all(&partition, 0, 900, &RowForm::default()).await), orders(0..90), "{name}");
     }
 }
