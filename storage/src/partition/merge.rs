@@ -18,8 +18,8 @@ use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError};
 use crate::segment::{
-    ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, LogSegment, LogSegmentWriter, SegmentError, SegmentMeta,
-    SegmentName, remove_segment,
+    ArrowSegment, ArrowSegmentInfo, ArrowSegmentWriter, LogSegment, LogSegmentWriter, SegmentError, SegmentKind,
+    SegmentMeta, SegmentName, remove_segment,
 };
 use crate::shared::Counters;
 use crate::topics::TopicInfo;
@@ -35,6 +35,8 @@ const MOST_INPUTS: usize = 64;
 const LEAST_GROWTH: u64 = 4;
 /// Inputs are smaller than this part of the most that a merged segment may have.
 const LARGE_PART: u64 = 4;
+/// Columns take about an eighth of the bytes that they were sealed from, and cost a decoding and an encoding to merge.
+const COLUMNS_SHRINK: u64 = 8;
 /// Retention takes segments whole. A merged one has at most this part of what retention keeps, in bytes and in time, so that
 /// no row outlives its retention by more than that on account of merging.
 const RETENTION_PART: u64 = 8;
@@ -298,7 +300,9 @@ struct Limits {
 impl Limits {
     fn of(topic: &TopicInfo) -> Self {
         let config = &topic.config;
-        let mut limits = Self { bytes: u64::from(config.segment_bytes.unsigned_abs()), age_ms: u64::MAX };
+        // A stretch that reached its seal size is large enough; merging makes up for what memory pressure sealed too early.
+        let bytes = u64::from(config.segment_bytes.unsigned_abs()).min(config.weir_seal_bytes.unsigned_abs());
+        let mut limits = Self { bytes, age_ms: u64::MAX };
         if !config.cleanup_policy.delete {
             return limits;
         }
@@ -367,7 +371,11 @@ fn joins(first: &Candidate<'_>, candidate: &Candidate<'_>, limits: &Limits) -> b
     // Kafka's indexes count offsets from the base in 31 bits.
     let in_reach = meta.range.end.since(from.range.start) <= u64::from(i32::MAX.unsigned_abs());
     let alike = meta.kind == from.kind && meta.schema_id == from.schema_id;
-    let small = meta.size_bytes < limits.bytes / LARGE_PART;
+    let part = match meta.kind {
+        SegmentKind::Log => LARGE_PART,
+        SegmentKind::Arrow => LARGE_PART * COLUMNS_SHRINK,
+    };
+    let small = meta.size_bytes < limits.bytes / part;
     candidate.local && alike && small && in_reach && candidate.age.abs_diff(first.age) <= limits.age_ms
 }
 
@@ -376,7 +384,6 @@ mod tests {
     use weir_model::{Offset, OffsetRange};
 
     use super::*;
-    use crate::segment::SegmentKind;
 
     const SEGMENT_BYTES: u64 = 1 << 30;
     const NO_LIMITS: Limits = Limits { bytes: SEGMENT_BYTES, age_ms: u64::MAX };
