@@ -141,6 +141,9 @@ impl ValidBatch {
     }
 }
 
+/// From this size on, combining CRCs is cheaper than computing one.
+const COMBINE_FROM_BYTES: usize = 64 << 10;
+
 fn prefix_of(header: &BatchHeader) -> [u8; 16] {
     let mut prefix = [0u8; 16];
     prefix[0..8].copy_from_slice(&header.base_offset.to_be_bytes());
@@ -202,6 +205,12 @@ impl AssignedBatch {
     pub fn body_crc32c(&self) -> u32 {
         let (front, rest) = self.body.split_at(CRC_START - self.prefix.len());
         combine_crc32c(crc32c(front), self.header.crc, rest.len())
+    }
+
+    /// [`Self::body_crc32c`] where getting it so is cheaper than reading the body once more: combining CRCs costs about as
+    /// much as checksumming some tens of KiB from the cache.
+    pub fn cheap_body_crc32c(&self) -> Option<u32> {
+        (self.size() >= COMBINE_FROM_BYTES).then(|| self.body_crc32c())
     }
 
     /// The whole batch in one piece. Copies.

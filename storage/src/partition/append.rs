@@ -16,9 +16,6 @@ use crate::wal::{Admission, DurableSink, WalEntry, WalSeq};
 /// batch would pin a whole request's buffer in the tail, and the tail's budget would lie.
 const DETACH_BELOW_SHARE: usize = 4;
 
-/// From this size on, combining CRCs is cheaper than computing one: it costs about as much as reading 32 KiB from the cache.
-const COMBINE_FROM: usize = 64 << 10;
-
 /// Where a batch went.
 #[derive(Clone, Copy, Debug)]
 pub struct Appended {
@@ -90,7 +87,7 @@ impl Partition {
             partition: inner.id,
             prefix: *assigned.prefix(),
             body: assigned.body().clone(),
-            body_crc32c: (assigned.size() >= COMBINE_FROM).then(|| assigned.body_crc32c()),
+            body_crc32c: assigned.cheap_body_crc32c(),
             sink: Arc::clone(inner) as Arc<dyn DurableSink>,
             token: end.get().unsigned_abs(),
         };

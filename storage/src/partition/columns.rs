@@ -130,12 +130,6 @@ impl Partition {
         Ok(read)
     }
 
-    /// Whether every local stretch is sealed; then there is nothing that a lake could not read from segments.
-    pub fn has_unsealed(&self) -> bool {
-        let state = self.inner.state.lock();
-        state.record.sealed_end < state.log_end
-    }
-
     /// The stretches below the tail, oldest first, and whether each is on this machine.
     pub fn segments(&self) -> Vec<(crate::segment::SegmentMeta, bool)> {
         let state = self.inner.state.lock();

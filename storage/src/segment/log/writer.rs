@@ -11,8 +11,6 @@ use super::super::{SegmentError, SegmentKind, SegmentMeta, SegmentName, sync_dir
 use super::index::IndexBuilder;
 use super::{INDEX, INDEXED_FROM_BYTES, LOG, TIME_INDEX};
 
-/// From this size on, combining CRCs is cheaper than computing one.
-const COMBINE_FROM: usize = 64 << 10;
 /// Kafka's limit: positions and relative offsets are signed 32-bit.
 const MAX_BYTES: u64 = i32::MAX as u64;
 
@@ -83,10 +81,9 @@ impl LogSegmentWriter {
         }
         let position = self.file.position();
         self.file.write_all(batch.prefix())?;
-        if batch.size() >= COMBINE_FROM {
-            self.file.write_checked(batch.body(), batch.body_crc32c())?;
-        } else {
-            self.file.write_all(batch.body())?;
+        match batch.cheap_body_crc32c() {
+            Some(crc32c) => self.file.write_checked(batch.body(), crc32c)?,
+            None => self.file.write_all(batch.body())?,
         }
         self.index.add(header, position);
         self.next_offset = header.last_offset() + 1;
