@@ -19,7 +19,8 @@ use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, DecodeError, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError, MetaStore, RocksMetaStore};
 use crate::partition::{
-    Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory,
+    Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, Stretch, seal_together,
+    topic_directory,
 };
 use crate::shared::{Counters, Shared, Work};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
@@ -218,7 +219,8 @@ impl Storage {
                     let Some(inner) = inner.upgrade() else { return };
                     let sealed = match work {
                         Work::Stop => return,
-                        Work::Partition(id) => inner.seal(&[id]),
+                        Work::Partition(id) if inner.only_settles(id) => inner.settle(id),
+                        Work::Partition(id) => inner.seal(&[id], Stretch::Decided),
                         Work::Relieve => inner.relieve(),
                     };
                     drop(inner);
@@ -274,6 +276,9 @@ impl Storage {
         *self.inner.merger.lock() = Some(handle);
         for entry in &self.inner.partitions {
             self.inner.ask_for_merge(entry.value());
+            if entry.value().has_undecided() {
+                self.inner.shared.sealer.ask(*entry.key());
+            }
         }
         Ok(())
     }
@@ -549,11 +554,37 @@ impl Storage {
 }
 
 impl Inner {
+    /// Whether a partition that the sealer was asked to look after has no more to do than to settle what was set aside: its
+    /// tail is not to be sealed in small pieces on that account.
+    fn only_settles(&self, id: PartitionId) -> bool {
+        let stuck = self.shared.sealing_stuck.load(Ordering::Acquire);
+        !stuck && self.partitions.get(&id).is_some_and(|partition| partition.has_undecided() && !partition.is_large())
+    }
+
+    /// Settles what a partition had set aside, as far as it is decided; says whether that went well.
+    fn settle(&self, id: PartitionId) -> bool {
+        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return true };
+        match partition.settle() {
+            Ok(settled) => {
+                if settled > 0 {
+                    self.ask_for_merge(&partition);
+                }
+                true
+            }
+            Err(error) => {
+                Counters::add(&self.shared.counters.seal_failures, 1);
+                tracing::warn!(%error, "what a transaction held up was not settled and will be tried again");
+                self.shared.sealer.ask(id);
+                false
+            }
+        }
+    }
+
     /// Seals partitions together; says whether that went well.
-    fn seal(&self, ids: &[PartitionId]) -> bool {
+    fn seal(&self, ids: &[PartitionId], stretch: Stretch) -> bool {
         let known = ids.iter().filter_map(|id| self.partitions.get(id).map(|entry| entry.value().clone()));
         let partitions: Vec<Partition> = known.collect();
-        let sealed = seal_together(&self.shared, &partitions);
+        let sealed = seal_together(&self.shared, &partitions, stretch);
         self.trim_wal();
         partitions.iter().for_each(|partition| self.ask_for_merge(partition));
         let Err(error) = sealed else {
@@ -588,10 +619,14 @@ impl Inner {
     fn relieve(&self) -> bool {
         while self.shared.tail_bytes.is_over() {
             let before = self.shared.tail_bytes.used();
-            if !self.seal(&self.largest(before.saturating_sub(self.shared.tail_bytes.relieved()))) {
+            let largest = self.largest(before.saturating_sub(self.shared.tail_bytes.relieved()));
+            if !self.seal(&largest, Stretch::Decided) {
                 return false;
             }
-            // Nothing durable to seal yet: the writers that are in flight will ask again.
+            if self.shared.tail_bytes.used() >= before && !self.seal(&largest, Stretch::HeldUp) {
+                return false;
+            }
+            // Nothing durable to write yet: the writers that are in flight will ask again.
             if self.shared.tail_bytes.used() >= before {
                 break;
             }
@@ -603,7 +638,10 @@ impl Inner {
             if oldest.is_empty() {
                 break;
             }
-            if !self.seal(&oldest) {
+            if !self.seal(&oldest, Stretch::Decided) {
+                return false;
+            }
+            if self.shared.wal.oldest_seq() <= before && !self.seal(&oldest, Stretch::HeldUp) {
                 return false;
             }
             if self.shared.wal.oldest_seq() <= before {

@@ -59,6 +59,14 @@ impl BatchBuilder {
         self
     }
 
+    /// Makes it a control batch of a producer, which has no sequence.
+    pub(super) fn control(mut self, producer_id: i64, producer_epoch: i16) -> Self {
+        self.header.attributes = Attributes::CONTROL_BATCH;
+        self.header.producer_id = producer_id;
+        self.header.producer_epoch = producer_epoch;
+        self
+    }
+
     /// Number of records so far.
     pub fn record_count(&self) -> i32 {
         self.header.record_count

@@ -69,6 +69,9 @@ impl ValidBatch {
         {
             return Err(BatchError::Malformed("a producer id comes without epoch or sequence"));
         }
+        if header.attributes.is_transactional() && !header.is_idempotent() && !header.attributes.is_control() {
+            return Err(BatchError::Malformed("a transactional batch comes without a producer id"));
+        }
         let section = bytes.slice(HEADER_SIZE..);
         let records = match header.attributes.compression()? {
             Compression::None => section,
@@ -231,6 +234,22 @@ impl AssignedBatch {
             Compression::None => Ok(section),
             codec => decompress(codec, &section, max_decompressed_bytes),
         }
+    }
+
+    /// The batch as it is kept once its transaction was committed: without the transactional bit, so that no reader waits for
+    /// a marker. Copies the bytes and computes the CRC anew; a batch without the bit is answered as it is.
+    #[must_use]
+    pub fn decided(self) -> Self {
+        if !self.header.attributes.is_transactional() {
+            return self;
+        }
+        let at = |position: usize| position - self.prefix.len();
+        let attributes = self.header.attributes.without_transactional();
+        let mut body = BytesMut::from(&self.body[..]);
+        body[at(21)..at(23)].copy_from_slice(&attributes.0.to_be_bytes());
+        let crc = crc32c(&body[at(CRC_START)..]);
+        body[at(17)..at(CRC_START)].copy_from_slice(&crc.to_be_bytes());
+        Self { header: BatchHeader { attributes, crc, ..self.header }, prefix: self.prefix, body: body.freeze() }
     }
 
     /// The same batch with its own copy of the bytes, so that it pins no larger buffer.

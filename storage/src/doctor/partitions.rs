@@ -193,7 +193,7 @@ impl Checked<'_, '_> {
 
 fn verify(directory: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
     match meta.kind {
-        SegmentKind::Log => LogSegment::open(directory, meta)?.verify(),
+        SegmentKind::Log | SegmentKind::Undecided => LogSegment::open(directory, meta)?.verify(),
         SegmentKind::Arrow => ArrowSegment::open(directory, meta)?.verify(),
     }
 }
@@ -201,14 +201,16 @@ fn verify(directory: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
 /// What of a damaged segment reads, and what does not.
 fn fates(directory: &Path, meta: &SegmentMeta, gone: Fate) -> Vec<(OffsetRange, Fate)> {
     let unreadable = match meta.kind {
-        SegmentKind::Log => LogSegment::open(directory, meta).and_then(|segment| segment.unreadable()),
+        SegmentKind::Log | SegmentKind::Undecided => {
+            LogSegment::open(directory, meta).and_then(|segment| segment.unreadable())
+        }
         SegmentKind::Arrow => ArrowSegment::open(directory, meta).and_then(|segment| segment.unreadable()),
     };
     // A file that does not even open is lost whole.
     let Ok(unreadable) = unreadable else { return vec![(meta.range, gone)] };
     if unreadable.is_empty() {
         // Offsets and epochs of a .log lie outside the batches' CRCs; an .arrow file's blocks hold theirs.
-        let fate = if meta.kind == SegmentKind::Log { Fate::InDoubt } else { Fate::Intact };
+        let fate = if meta.kind == SegmentKind::Arrow { Fate::Intact } else { Fate::InDoubt };
         return vec![(meta.range, fate)];
     }
     let mut fates = Vec::new();

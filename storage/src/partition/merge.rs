@@ -180,7 +180,7 @@ impl Partition {
             match segment {
                 Segment::Log(segment) => inputs.logs.push(Arc::clone(segment)),
                 Segment::Arrow(segment) => inputs.arrows.push(Arc::clone(segment)),
-                Segment::Tiered(_) => unreachable!("only local segments are picked"),
+                Segment::Tiered(_) | Segment::Undecided(_) => unreachable!("only local, decided segments are picked"),
             }
         }
         inputs
@@ -334,7 +334,7 @@ fn candidates<'a>(segments: impl Iterator<Item = &'a Segment>) -> Vec<Candidate<
     let mut age = i64::MIN;
     let candidate = |segment: &'a Segment| {
         age = age.max(age_of(segment.meta()));
-        Candidate { meta: segment.meta(), local: segment.is_local(), age }
+        Candidate { meta: segment.meta(), local: segment.is_local() && segment.is_decided(), age }
     };
     segments.map(candidate).collect()
 }
@@ -372,7 +372,7 @@ fn joins(first: &Candidate<'_>, candidate: &Candidate<'_>, limits: &Limits) -> b
     let in_reach = meta.range.end.since(from.range.start) <= u64::from(i32::MAX.unsigned_abs());
     let alike = meta.kind == from.kind && meta.schema_id == from.schema_id;
     let part = match meta.kind {
-        SegmentKind::Log => LARGE_PART,
+        SegmentKind::Log | SegmentKind::Undecided => LARGE_PART,
         SegmentKind::Arrow => LARGE_PART * COLUMNS_SHRINK,
     };
     let small = meta.size_bytes < limits.bytes / part;
