@@ -1,4 +1,5 @@
 mod merging;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
