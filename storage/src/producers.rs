@@ -264,7 +264,7 @@ impl ProducerTable {
         let Some(entry) = self.producers.get(&producer_id) else {
             // A producer that was never seen, or was forgotten, may start anywhere (S-41).
             return match guard {
-                Some(TxnGuard { from_zero: true, .. }) if got != 0 => {
+                Some(TxnGuard { from_zero: true, .. }) if got > 0 => {
                     Err(SequenceError::OutOfOrder { producer_id, epoch, got, expected: 0 })
                 }
                 Some(TxnGuard { last_marker: Some(_), .. }) => Err(SequenceError::TransactionEnded { producer_id }),
@@ -319,16 +319,18 @@ impl ProducerTable {
         let entry = self.producers.entry(header.producer_id).or_insert_with(fresh);
         entry.raise_epoch(header.producer_epoch);
         entry.last_seen_ms = now_ms;
-        if entry.batches.len() == REMEMBERED_BATCHES {
-            entry.batches.pop_front();
+        if header.base_sequence >= 0 {
+            if entry.batches.len() == REMEMBERED_BATCHES {
+                entry.batches.pop_front();
+            }
+            entry.batches.push_back(RememberedBatch {
+                first_sequence: header.base_sequence,
+                last_sequence: header.last_sequence(),
+                base_offset,
+                last_offset,
+                timestamp: header.max_timestamp,
+            });
         }
-        entry.batches.push_back(RememberedBatch {
-            first_sequence: header.base_sequence,
-            last_sequence: header.last_sequence(),
-            base_offset,
-            last_offset,
-            timestamp: header.max_timestamp,
-        });
         if header.attributes.is_transactional() && entry.current_txn_first_offset.is_none() {
             entry.current_txn_first_offset = Some(base_offset);
             self.ongoing.insert(base_offset, header.producer_id);
@@ -433,6 +435,10 @@ impl ProducerEntry {
         let (producer_id, epoch, got) = (header.producer_id, header.producer_epoch, header.base_sequence);
         if epoch < self.epoch {
             return Err(SequenceError::StaleEpoch { producer_id, got: epoch, current: self.epoch });
+        }
+        // A coordinator's batch has no sequence; its epoch alone is checked (Kafka's `AppendOrigin.COORDINATOR`).
+        if got < 0 {
+            return Ok(Verdict::Append);
         }
         if epoch == self.epoch {
             let last_sequence = header.last_sequence();

@@ -219,8 +219,7 @@ impl Storage {
                     let Some(inner) = inner.upgrade() else { return };
                     let sealed = match work {
                         Work::Stop => return,
-                        Work::Partition(id) if inner.only_settles(id) => inner.settle(id),
-                        Work::Partition(id) => inner.seal(&[id], Stretch::Decided),
+                        Work::Partition(id) => inner.look_after(id),
                         Work::Relieve => inner.relieve(),
                     };
                     drop(inner);
@@ -554,27 +553,35 @@ impl Storage {
 }
 
 impl Inner {
-    /// Whether a partition that the sealer was asked to look after has no more to do than to settle what was set aside: its
-    /// tail is not to be sealed in small pieces on that account.
-    fn only_settles(&self, id: PartitionId) -> bool {
+    /// Settles what a partition had set aside, and seals its tail. When it was only asked to settle, the tail is left: it is
+    /// not to be sealed in small pieces on that account. Says whether all went well.
+    fn look_after(&self, id: PartitionId) -> bool {
+        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return true };
         let stuck = self.shared.sealing_stuck.load(Ordering::Acquire);
-        !stuck && self.partitions.get(&id).is_some_and(|partition| partition.has_undecided() && !partition.is_large())
+        let only_settles = partition.has_undecided() && !partition.is_large() && !stuck;
+        let settled = self.settle(&partition);
+        (only_settles || self.seal(&[id], Stretch::Decided)) && settled
     }
 
     /// Settles what a partition had set aside, as far as it is decided; says whether that went well.
-    fn settle(&self, id: PartitionId) -> bool {
-        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return true };
+    fn settle(&self, partition: &Partition) -> bool {
         match partition.settle() {
             Ok(settled) => {
                 if settled > 0 {
-                    self.ask_for_merge(&partition);
+                    self.ask_for_merge(partition);
                 }
+                true
+            }
+            Err(SealError::Segment(error)) if error.is_corrupt() => {
+                // Every try would read up to the damage again. The next marker, or the next start, tries it once more.
+                Counters::add(&self.shared.counters.seal_failures, 1);
+                tracing::error!(partition = %partition.id(), %error, "a stretch that was set aside is damaged; it stays as it is");
                 true
             }
             Err(error) => {
                 Counters::add(&self.shared.counters.seal_failures, 1);
                 tracing::warn!(%error, "what a transaction held up was not settled and will be tried again");
-                self.shared.sealer.ask(id);
+                self.shared.sealer.ask(partition.id());
                 false
             }
         }

@@ -154,6 +154,7 @@ fn end_txn_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record_batch::{BatchLimits, ValidBatch};
 
     const MARKER: TxnMarker = TxnMarker {
         producer_id: 4711,
@@ -212,12 +213,24 @@ mod tests {
     }
 
     #[test]
+    fn only_the_broker_writes_into_a_transaction_without_a_sequence() {
+        let build = |sequence| {
+            let builder = BatchBuilder::new(0, Compression::None, TimestampType::CreateTime);
+            let mut builder = builder.transactional(7, 0, sequence);
+            builder.push(0, 8, None, Some(b"v"), None);
+            builder.finish()
+        };
+        let limits = BatchLimits { max_bytes: 1000, max_decompressed_bytes: 1000 };
+        assert!(ValidBatch::validate(build(0), &limits).is_ok());
+        assert!(ValidBatch::validate(build(-1), &limits).is_err());
+        assert!(ValidBatch::validate_internal(build(-1), &limits).is_ok());
+    }
+
+    #[test]
     fn a_committed_batch_loses_only_its_transactional_bit() {
-        let mut builder = BatchBuilder::new(3, Compression::None, TimestampType::CreateTime);
+        let mut builder = BatchBuilder::new(3, Compression::None, TimestampType::CreateTime).transactional(7, 0, 5);
         builder.push(3, 8, Some(b"k"), Some(b"v"), None);
-        let mut bytes = builder.finish().to_vec();
-        bytes[22] |= 1 << 4;
-        let batch = AssignedBatch::from_stored(Bytes::from(bytes), false).expect("a batch");
+        let batch = AssignedBatch::from_stored(builder.finish(), true).expect("a batch");
         assert!(batch.header().attributes.is_transactional());
         let decided = batch.clone().decided();
         assert!(!decided.header().attributes.is_transactional());

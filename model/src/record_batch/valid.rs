@@ -34,7 +34,8 @@ impl ValidBatch {
         Self::check(bytes, limits, false)
     }
 
-    /// As [`Self::validate`], for batches the broker itself wrote: control batches are allowed.
+    /// As [`Self::validate`], for batches the broker itself wrote: control batches are allowed, and transactional ones
+    /// without a sequence.
     ///
     /// # Errors
     /// As [`Self::validate`].
@@ -63,8 +64,10 @@ impl ValidBatch {
         if header.last_offset_delta != header.record_count - 1 {
             return Err(BatchError::Malformed("the last offset delta is not the record count less one"));
         }
+        // A coordinator writes into a producer's transaction without a sequence.
+        let needs_sequence = !(allow_control && header.attributes.is_transactional());
         if header.is_idempotent()
-            && (header.producer_epoch < 0 || header.base_sequence < 0)
+            && (header.producer_epoch < 0 || (header.base_sequence < 0 && needs_sequence))
             && !header.attributes.is_control()
         {
             return Err(BatchError::Malformed("a producer id comes without epoch or sequence"));

@@ -28,8 +28,16 @@ pub(super) fn check(examination: &mut Examination<'_>, metadata: &Metadata, join
         let directory =
             directory.unwrap_or_else(|| root.join(id.topic.as_uuid().simple().to_string())).join(id.index.to_string());
         let name = metadata.name(*id);
-        let mut partition =
-            Checked { examination, name: &name, directory: &directory, keys, named: &mut named, local: 0, tiered: 0 };
+        let mut partition = Checked {
+            examination,
+            name: &name,
+            directory: &directory,
+            keys,
+            named: &mut named,
+            local: 0,
+            undecided: 0,
+            tiered: 0,
+        };
         partition.check(joined.get(id));
     }
     if let Err((path, error)) = leftovers(examination, &root, &named) {
@@ -45,6 +53,7 @@ struct Checked<'a, 'e> {
     keys: &'a PartitionKeys,
     named: &'a mut BTreeSet<PathBuf>,
     local: usize,
+    undecided: usize,
     tiered: usize,
 }
 
@@ -138,6 +147,7 @@ impl Checked<'_, '_> {
             return;
         }
         self.local += 1;
+        self.undecided += usize::from(meta.kind == SegmentKind::Undecided);
         self.named.extend(segment_files(self.directory, meta));
         self.examination.summary.segments += 1;
         self.examination.summary.segment_bytes += meta.size_bytes;
@@ -182,8 +192,12 @@ impl Checked<'_, '_> {
         if end == Offset::ZERO {
             return;
         }
+        let undecided = match self.undecided {
+            0 => String::new(),
+            count => format!(", {count} of them held up by a transaction"),
+        };
         let text = format!(
-            "{} local segments, {} in the lake only; sealed to offset {}, in the WAL to {end}",
+            "{} local segments{undecided}, {} in the lake only; sealed to offset {}, in the WAL to {end}",
             self.local, self.tiered, record.sealed_end
         );
         let readable = OffsetRange::new(record.log_start.min(end), end);

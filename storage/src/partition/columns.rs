@@ -205,6 +205,9 @@ pub(super) fn columns_of_batches(
     run: &[(&AssignedBatch, Option<&RecordBatch>)],
     detail: Detail,
 ) -> Result<RecordBatch, RowsError> {
+    if run.is_empty() {
+        return Ok(RecordBatch::new_empty(schema.log_schema()));
+    }
     let records = run.iter().map(|(batch, _)| batch.records(MAX_DECOMPRESSED_BYTES)).collect::<Result<Vec<_>, _>>()?;
     let rows = run.iter().map(|(batch, _)| usize::try_from(batch.header().record_count).unwrap_or(0)).sum();
     let mut system = SystemCollector::new(rows);

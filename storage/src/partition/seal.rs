@@ -181,9 +181,6 @@ pub(crate) enum Stretch {
 /// # Errors
 /// The first [`SealError`].
 pub(crate) fn seal_together(shared: &Shared, partitions: &[Partition], stretch: Stretch) -> Result<(), SealError> {
-    for partition in partitions {
-        partition.settle()?;
-    }
     let mut prepared = Vec::with_capacity(partitions.len());
     let mut failed = Ok(());
     for partition in partitions {

@@ -250,3 +250,14 @@ fn a_transaction_counts_as_open_until_its_marker_is_durable() {
     deciding.push(at(9), at(7), at(9));
     assert_eq!(deciding.first(at(9)), Some(at(7)));
 }
+
+#[test]
+fn a_coordinators_batch_has_no_sequence_and_is_held_to_its_epoch() {
+    let mut table = ProducerTable::default();
+    table.record_data(&transactional(2, -1, 1, 0), 1);
+    assert_eq!(table.check(&transactional(2, -1, 3, 0), None), Ok(Verdict::Append));
+    assert!(matches!(table.check(&transactional(1, -1, 1, 0), None), Err(SequenceError::StaleEpoch { .. })));
+    assert_eq!(table.transaction_of(7).map(|txn| txn.first_offset), Some(at(0)));
+    end(&mut table, &marker(3, TxnOutcome::Commit, 0), 1).expect("it was open");
+    assert!(matches!(table.check(&transactional(2, -1, 1, 0), None), Err(SequenceError::StaleEpoch { .. })));
+}
