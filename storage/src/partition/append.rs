@@ -84,7 +84,7 @@ impl Partition {
         let log_append_time_ms = stamped.then_some(batch.header().max_timestamp);
         let small = batch.bytes().len() * DETACH_BELOW_SHARE < request_size;
 
-        let mut state = inner.state.lock();
+        let state = inner.state.lock();
         if inner.closed.load(Ordering::SeqCst) {
             return Err(AppendError::Closed);
         }

@@ -213,7 +213,7 @@ fn aborted_transactions_are_found_by_the_rows_and_markers_they_have_in_a_range()
     assert_eq!(found(0, 10), [2, 1, 3]);
     assert_eq!(found(0, 1), [1]);
     assert_eq!(found(5, 6), [1]);
-    assert_eq!(found(7, 8), []);
+    assert_eq!(found(7, 8), Vec::<i64>::new());
     assert_eq!(found(9, 10), [3]);
     let decided = table.decided(at(0), at(10));
     let shown = |id, base| decided.shows(&of(id, transactional(0, 0, 1, base)), weir_model::Isolation::ReadCommitted);
