@@ -242,6 +242,24 @@ async fn a_parked_reader_wakes_when_the_last_stable_offset_moves() {
 }
 
 #[tokio::test]
+async fn a_marker_that_is_not_durable_ends_nothing() {
+    let bench = Bench::new(&[]);
+    let storage = bench.open();
+    let topic = make_topic(&storage, "t", &[]);
+    let partition = first_partition(&storage, &topic);
+    append(&storage, &partition, transactional(&rows(0..2), 7, 0, 0)).await.expect("appended");
+    end(&storage, &partition, &marker(7, 0, TxnOutcome::Commit)).await;
+    // As it is between the order and the sync: the marker at offset 2 has its place and is not durable.
+    let high_watermark = &partition.inner.high_watermark;
+    high_watermark.store(2, Ordering::Release);
+    let offsets = partition.offsets();
+    assert_eq!((offsets.last_stable().get(), offsets.high_watermark().get()), (0, 2), "LOG-2");
+    assert_eq!(partition.seal().expect("looked"), None);
+    high_watermark.store(3, Ordering::Release);
+    assert_eq!(partition.offsets().last_stable().get(), 3);
+}
+
+#[tokio::test]
 async fn a_transaction_of_aborted_rows_alone_lets_a_consumer_reach_the_end() {
     for (name, configs) in KINDS {
         let bench = Bench::new(&[]);
