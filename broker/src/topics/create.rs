@@ -84,7 +84,7 @@ impl Topics {
                 internal: topic.internal,
                 created_ms: self.clock.now_ms(),
             };
-            Arc::new(TopicInfo::resolve(record, &self.config)?)
+            Arc::new(TopicInfo::resolve(record, &self.storage.broker_config())?)
         } else {
             let spec = TopicSpec { name, partitions, configs: topic.overrides, internal: topic.internal };
             let storage = self.storage.clone();
