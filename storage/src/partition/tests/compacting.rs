@@ -265,22 +265,18 @@ async fn a_retry_is_known_and_the_sequence_goes_on_after_its_rows_were_compacted
     append(&storage, &partition, first.clone()).await.expect("appended");
     sealed(&storage, &partition, &rows).await;
     assert_eq!(done(pass(&partition)).removed_rows, 2);
-    for restart in [false, true] {
-        let (storage, partition) = if restart {
-            storage.close().expect("closes");
-            let storage = bench.open();
-            let partition = first_partition(&storage, &topic);
-            (storage, partition)
-        } else {
-            (storage.clone(), partition.clone())
-        };
-        assert_eq!(append(&storage, &partition, first.clone()).await.expect("retried").base_offset.get(), 0);
+    let goes_on = async |storage: &Storage, partition: &Partition, sequence| {
+        assert_eq!(append(storage, partition, first.clone()).await.expect("retried").base_offset.get(), 0);
         let hole = idempotent(&batch(&rows, START_MS, Compression::None), 42, 9);
-        assert!(matches!(append(&storage, &partition, hole).await, Err(AppendError::Sequence(_))));
-        let sequence = if restart { 4 } else { 2 };
+        assert!(matches!(append(storage, partition, hole).await, Err(AppendError::Sequence(_))));
         let next = idempotent(&batch(&rows, START_MS, Compression::None), 42, sequence);
-        append(&storage, &partition, next).await.expect("appended");
-    }
+        append(storage, partition, next).await.expect("appended");
+    };
+    goes_on(&storage, &partition, 2).await;
+    storage.close().expect("closes");
+    drop((partition, storage));
+    let storage = bench.open();
+    goes_on(&storage, &first_partition(&storage, &topic), 4).await;
 }
 
 #[tokio::test]
@@ -426,8 +422,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     bench: Bench,
     disk: SimulatedDisk,
-    storage: Storage,
-    partition: Partition,
+    /// `None` between two lives.
+    open: Option<(Storage, Partition)>,
     topic: Arc<TopicInfo>,
     /// Every row there ever was, by offset.
     rows: Vec<Got>,
@@ -443,7 +439,7 @@ impl World {
         let storage = Self::open(&bench, &disk);
         let topic = make_topic(&storage, "t", &[COMPACT, EAGER, ("delete.retention.ms", "500")]);
         let partition = first_partition(&storage, &topic);
-        Self { bench, disk, storage, partition, topic, rows: Vec::new(), sequence: 0, last: None }
+        Self { bench, disk, open: Some((storage, partition)), topic, rows: Vec::new(), sequence: 0, last: None }
     }
 
     fn open(bench: &Bench, disk: &SimulatedDisk) -> Storage {
@@ -455,9 +451,20 @@ impl World {
         Storage::open(options).expect("storage opens")
     }
 
+    fn storage(&self) -> &Storage {
+        &self.open.as_ref().expect("it is open").0
+    }
+
+    fn partition(&self) -> &Partition {
+        &self.open.as_ref().expect("it is open").1
+    }
+
+    /// All that held the directory has gone.
     fn reopen(&mut self) {
-        self.storage = Self::open(&self.bench, &self.disk);
-        self.partition = first_partition(&self.storage, &self.topic);
+        self.open = None;
+        let storage = Self::open(&self.bench, &self.disk);
+        let partition = first_partition(&storage, &self.topic);
+        self.open = Some((storage, partition));
     }
 
     async fn take(&mut self, step: &Step) {
@@ -469,7 +476,7 @@ impl World {
                 let given: Vec<Row<'_>> = rows.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
                 let codec = Compression::from_code(i16::from(*codec)).expect("a codec");
                 let batch = idempotent(&batch(&given, now_ms, codec), 7, self.sequence);
-                let base = append(&self.storage, &self.partition, batch.clone()).await.expect("appended").base_offset;
+                let base = append(self.storage(), self.partition(), batch.clone()).await.expect("appended").base_offset;
                 assert_eq!(base.get(), self.rows.len() as i64, "LOG-4: offsets go on without gaps at the end");
                 self.sequence += i32::try_from(rows.len()).expect("few");
                 self.last = Some((batch, base.get()));
@@ -478,24 +485,24 @@ impl World {
                 }
             }
             Step::Seal => {
-                self.partition.seal().expect("sealed");
+                self.partition().seal().expect("sealed");
             }
             Step::Compact(map_bytes) => {
-                pass_with(&self.partition, *map_bytes);
+                pass_with(self.partition(), *map_bytes);
             }
             Step::Advance(ms) => self.bench.clock.advance(*ms),
             Step::DeleteTo(offset) => {
                 let to = i64::from(*offset).min(self.rows.len() as i64);
-                self.partition.advance_log_start(Offset::new(to).expect("not negative")).expect("moved");
+                self.partition().advance_log_start(Offset::new(to).expect("not negative")).expect("moved");
             }
             Step::Restart => {
-                self.storage.close().expect("closes");
+                self.storage().close().expect("closes");
                 self.reopen();
             }
             Step::Crash(torn) => {
                 // All was acknowledged, so all of it comes back.
                 self.disk.crash(if *torn { CrashStyle::Torn } else { CrashStyle::LoseUnsynced });
-                let _dead_wal = self.storage.close();
+                let _dead_wal = self.storage().close();
                 self.disk = self.disk.restarted();
                 self.reopen();
             }
@@ -503,9 +510,9 @@ impl World {
     }
 
     async fn check(&self) {
-        let start = self.partition.offsets().log_start().get();
-        let seen = got(&self.partition, start, 300).await;
-        let sealed_end = self.partition.status().sealed_end.get();
+        let start = self.partition().offsets().log_start().get();
+        let seen = got(self.partition(), start, 300).await;
+        let sealed_end = self.partition().status().sealed_end.get();
         let mut state: BTreeMap<&str, &str> = BTreeMap::new();
         let mut before = -1;
         for row in &seen {
@@ -535,10 +542,10 @@ impl World {
         // From anywhere one reads the same rows.
         for from in (start..self.rows.len() as i64).step_by(7) {
             let rest: Vec<Got> = seen.iter().filter(|row| row.offset >= from).cloned().collect();
-            assert_eq!(got(&self.partition, from, 1).await, rest, "from {from}");
+            assert_eq!(got(self.partition(), from, 1).await, rest, "from {from}");
         }
         if let Some((batch, base)) = &self.last {
-            let again = append(&self.storage, &self.partition, batch.clone()).await.expect("retried");
+            let again = append(self.storage(), self.partition(), batch.clone()).await.expect("retried");
             assert_eq!(again.base_offset.get(), *base, "IDEM-1");
         }
     }
@@ -565,11 +572,11 @@ proptest! {
                 world.check().await;
             }
             // Once all is clean and old, each key has its newest row alone, and no tombstone is left.
-            let rows = got(&world.partition, world.partition.offsets().log_start().get(), 1 << 20).await;
+            let rows = got(world.partition(), world.partition().offsets().log_start().get(), 1 << 20).await;
             let keys: std::collections::BTreeSet<&str> = rows.iter().map(|row| row.key.as_str()).collect();
             prop_assert_eq!(keys.len(), rows.len());
             prop_assert!(rows.iter().all(|row| row.value.is_some()));
-            world.storage.close().expect("closes");
+            world.storage().close().expect("closes");
             Ok(())
         })?;
     }
