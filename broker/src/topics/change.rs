@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_model::config::{ConfigDef, ConfigError, ConfigType, TopicConfig, UpdateMode};
 use weir_storage::{TopicInfo, TopicRecord};
 
+use super::create::check_policy;
 use super::{TopicError, Topics, blocking};
 
 /// What to do with a config.
@@ -88,6 +89,9 @@ impl Topics {
             if def.update == UpdateMode::ReadOnly && before != after {
                 return Err(TopicError::Fixed { name: def.name });
             }
+        }
+        if !topic.config.cleanup_policy.compact {
+            check_policy(&changed)?;
         }
         if validate_only {
             return Ok(());

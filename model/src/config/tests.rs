@@ -146,6 +146,7 @@ fn what_is_not_built_is_refused_by_name() {
         refusal(&[("weir.value.format", "avro")]),
         "config `weir.value.format`: `avro` is not built yet; write one of raw, json"
     );
+    assert!(refusal(&[("internal.segment.bytes", "1000")]).contains("not built yet"));
     assert!(refusal(&[("weir.schema.source", "registry-latest")]).contains("not built yet"));
     assert!(refusal(&[("weir.invalid.rows", "dead-letter")]).contains("not built yet"));
     assert!(refusal(&[("weir.lake.format.version", "3")]).contains("leave it at its default `2`"));
@@ -212,6 +213,18 @@ fn the_broker_sets_defaults_and_the_topic_wins() {
     let broker =
         BrokerConfig::resolve(&set(&[("log.retention.ms", "-2"), ("log.retention.minutes", "-1")])).expect("valid");
     assert_eq!(TopicConfig::resolve(&set(&[]), &broker).expect("valid").retention_ms, -1);
+}
+
+#[test]
+fn throttled_replicas_are_all_or_pairs() {
+    for name in ["follower.replication.throttled.replicas", "leader.replication.throttled.replicas"] {
+        for value in ["", "*", "0:0", "0:1,2:3"] {
+            assert!(topic(&[(name, value)]).is_ok(), "{value}");
+        }
+        for value in ["x", "*,0:0", "0", "0:0:0"] {
+            assert!(refusal(&[(name, value)]).contains("partition:broker"), "{value}");
+        }
+    }
 }
 
 #[test]

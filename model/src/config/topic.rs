@@ -9,8 +9,10 @@ use super::{
     SchemaSource, TimestampKind, ValueFormat,
 };
 
-/// Names of section 10 of the public contract whose behaviour does not exist yet. They are refused by name.
+/// Names of section 10 of the public contract, and of Kafka's own tests, whose behaviour does not exist yet. They are refused by
+/// name.
 pub static NOT_BUILT_TOPIC_CONFIGS: &[&str] = &[
+    "internal.segment.bytes",
     "weir.primary.key",
     "weir.merge.engine",
     "weir.changelog.image",
@@ -230,6 +232,15 @@ impl TopicConfig {
             (true, ValueFormat::Json) => return Err(ConfigError::FormatNeedsSchema),
             (false, ValueFormat::Json) | (true, ValueFormat::Raw) => {}
         }
+        for (name, replicas) in [
+            ("follower.replication.throttled.replicas", &self.follower_replication_throttled_replicas),
+            ("leader.replication.throttled.replicas", &self.leader_replication_throttled_replicas),
+        ] {
+            if !are_replicas(&replicas.0) {
+                let expected = "* or partition:broker,partition:broker,...";
+                return Err(ConfigError::WrongType { name, value: replicas.0.join(","), expected });
+            }
+        }
         if self.cleanup_policy.compact && self.min_compaction_lag_ms > self.max_compaction_lag_ms {
             return Err(ConfigError::Crossed {
                 low: "min.compaction.lag.ms",
@@ -251,6 +262,15 @@ impl TopicConfig {
         }
         Ok(())
     }
+}
+
+/// Kafka's `ThrottledReplicaListValidator`.
+fn are_replicas(list: &[String]) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let is_pair = |text: &String| {
+        text.split_once(':').is_some_and(|(partition, broker)| is_number(partition) && is_number(broker))
+    };
+    list == ["*"] || list.iter().all(is_pair)
 }
 
 /// The broker's text in the unit of the topic config: `log.retention.hours` and friends are turned into milliseconds.
