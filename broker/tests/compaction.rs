@@ -20,6 +20,18 @@ const PARTITIONS: i32 = 500;
 const ROUNDS: i64 = 400;
 
 async fn start(directory: &Path) -> App {
+    // The directory is free once the last connection of the broker before has noticed its end.
+    let patience = Instant::now() + Duration::from_secs(10);
+    loop {
+        match App::start(settings(directory)).await {
+            Ok(app) => return app,
+            Err(error) => assert!(Instant::now() < patience, "the broker does not start: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn settings(directory: &Path) -> Settings {
     let options = ServeOptions {
         data: Some(directory.to_owned()),
         kafka: Some("127.0.0.1:0".to_owned()),
@@ -27,8 +39,7 @@ async fn start(directory: &Path) -> App {
         set: vec!["offsets.topic.num.partitions=1".to_owned()],
         ..ServeOptions::default()
     };
-    let settings = Settings::resolve(&options, std::iter::empty()).expect("the settings are right");
-    App::start(settings).await.expect("the broker starts")
+    Settings::resolve(&options, std::iter::empty()).expect("the settings are right")
 }
 
 fn commit(offset: i64) -> OffsetCommitRequest {

@@ -77,9 +77,10 @@ def wait_for(server, topic: str, done, what: str, timeout: float = 60) -> list:
         produce(sender, topic, NUDGE, b"")
         time.sleep(0.5)
         records = read(server, topic)
-        return records if done(records) else None
+        return (records,) if done(records) else None
 
-    return wait_until(look, timeout, what, pause=0.05)
+    (records,) = wait_until(look, timeout, what, pause=0.05)
+    return records
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -28,7 +28,7 @@ pub async fn handle(context: &RequestContext, request: AlterConfigsRequest) -> R
         let response =
             AlterConfigsResourceResponse::default().with_resource_type(outcome.kind).with_resource_name(outcome.name);
         match outcome.refused {
-            None => response,
+            None => response.with_error_message(None),
             Some((code, reason)) => {
                 response.with_error_code(code.code()).with_error_message(Some(StrBytes::from_string(reason)))
             }
