@@ -11,7 +11,22 @@ import time
 from pathlib import Path
 
 from ..record import Record
-from .base import CLIENT_ID_OPTIONS, HEADERS, IDEMPOTENCE, NULL_HEADER_VALUE, Client, GroupMember, Refused, collect
+from .base import (
+    CLASSIC,
+    CLIENT_ID_OPTIONS,
+    HEADER_ORDER,
+    HEADERS,
+    IDEMPOTENCE,
+    NULL_HEADER_VALUE,
+    READ_COMMITTED,
+    READS_EMPTY,
+    STATIC,
+    Client,
+    GroupMember,
+    Membership,
+    Refused,
+    collect,
+)
 
 # offset, partition, timestamp, key and value lengths (-1 is null), then key, value and headers.
 FORMAT = "%o %p %T %K %S\\n%k%s\\n%h\\n"
@@ -87,13 +102,15 @@ class Running:
 
 
 class Member(GroupMember):
-    def __init__(self, bootstrap: str, group: str, topic: str):
+    def __init__(self, bootstrap: str, group: str, topic: str, how: Membership):
         settings = [
-            "session.timeout.ms=6000",
+            f"session.timeout.ms={how.session_timeout_ms}",
             "heartbeat.interval.ms=500",
             "auto.offset.reset=earliest",
             "fetch.wait.max.ms=100",
         ]
+        if how.instance:
+            settings.append(f"group.instance.id={how.instance}")
         options = [part for setting in settings for part in ("-X", setting)]
         self.running = Running(["-b", bootstrap, *options, "-G", group, topic])
 
@@ -108,6 +125,12 @@ class Member(GroupMember):
             return set()
         return {int(number) for number in re.findall(r"\[(\d+)\]", lines[-1].split(": assigned: ")[1])}
 
+    def revoked(self) -> list[int]:
+        """From all of its `rebalanced ...: revoked: topic [0], ...` lines."""
+        self.running.poll(0)
+        lines = re.findall(r" rebalanced .*: revoked: (.*)", self.running.messages)
+        return [int(number) for line in lines for number in re.findall(r"\[(\d+)\]", line)]
+
     def commit(self) -> None:
         """kcat stores as it prints and commits when it leaves; nothing can be asked of it before."""
 
@@ -117,7 +140,19 @@ class Member(GroupMember):
 
 class Kcat(Client):
     name = "kcat"
-    features = frozenset({HEADERS, NULL_HEADER_VALUE, IDEMPOTENCE, CLIENT_ID_OPTIONS})
+    # Its transactions commit all that it was given, or nothing; its members show no cooperative assignment.
+    features = frozenset(
+        {
+            HEADERS,
+            HEADER_ORDER,
+            NULL_HEADER_VALUE,
+            READS_EMPTY,
+            IDEMPOTENCE,
+            READ_COMMITTED,
+            STATIC,
+            CLIENT_ID_OPTIONS,
+        }
+    )
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         """One kcat for each run of records with the same key, headers, partition and timestamp: they are arguments."""
@@ -172,18 +207,19 @@ class Kcat(Client):
     def _end(self, bootstrap, topic, partition):
         return self.offset_at(bootstrap, topic, -1, partition)
 
-    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
+    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
+        isolation = ["-X", f"isolation.level={'read_committed' if read_committed else 'read_uncommitted'}"]
         identity = [] if client_id is None else ["-X", f"client.id={client_id}"]
         limits = ["-X", "fetch.message.max.bytes=4000000", "-X", "fetch.wait.max.ms=100", "-X", "check.crcs=true"]
         where = ["-t", topic, "-p", str(partition), "-o", str(start)]
-        running = Running(["-b", bootstrap, *limits, *identity, "-C", *where])
+        running = Running(["-b", bootstrap, *limits, *isolation, *identity, "-C", *where])
         try:
             return collect(running.poll, count, timeout, self.name)
         finally:
             running.close()
 
-    def join(self, bootstrap, group, topic):
-        return Member(bootstrap, group, topic)
+    def join(self, bootstrap, group, topic, how=CLASSIC):
+        return Member(bootstrap, group, topic, how)
 
     def offset_at(self, bootstrap, topic, timestamp, partition=0):
         deadline = time.monotonic() + 20
