@@ -14,6 +14,7 @@ from ..record import Record
 from .base import (
     CLASSIC,
     CLIENT_ID_OPTIONS,
+    COOPERATIVE,
     HEADER_ORDER,
     HEADERS,
     IDEMPOTENCE,
@@ -31,6 +32,13 @@ from .base import (
 # offset, partition, timestamp, key and value lengths (-1 is null), then key, value and headers.
 FORMAT = "%o %p %T %K %S\\n%k%s\\n%h\\n"
 LINE = re.compile(rb"(-?\d+) (-?\d+) (-?\d+) (-?\d+) (-?\d+)\n")
+
+
+# `... rebalanced (memberid x): assigned: topic [0], topic [1]`, or in the cooperative protocol
+# `... rebalanced: incremental assignment of 2 partition(s) (memberid x, ...): topic [0], topic [1]`.
+REBALANCED = re.compile(
+    r" rebalanced(?: \([^)]*\))?: (assigned|revoked|incremental assignment|incremental revoke)[^:]*: (.*)"
+)
 
 
 class Parser:
@@ -111,6 +119,8 @@ class Member(GroupMember):
         ]
         if how.instance:
             settings.append(f"group.instance.id={how.instance}")
+        if how.cooperative:
+            settings.append("partition.assignment.strategy=cooperative-sticky")
         options = [part for setting in settings for part in ("-X", setting)]
         self.running = Running(["-b", bootstrap, *options, "-G", group, topic])
 
@@ -118,18 +128,24 @@ class Member(GroupMember):
         return self.running.poll(seconds)
 
     def assignment(self) -> set[int]:
-        """From its last `rebalanced` line: `... assigned: topic [0], topic [1]`, or `revoked: ...`."""
-        self.running.poll(0)
-        lines = [line for line in self.running.messages.splitlines() if " rebalanced " in line]
-        if not lines or ": assigned: " not in lines[-1]:
-            return set()
-        return {int(number) for number in re.findall(r"\[(\d+)\]", lines[-1].split(": assigned: ")[1])}
+        return self._rebalances()[0]
 
     def revoked(self) -> list[int]:
-        """From all of its `rebalanced ...: revoked: topic [0], ...` lines."""
+        return self._rebalances()[1]
+
+    def _rebalances(self) -> tuple[set[int], list[int]]:
+        """From kcat's `rebalanced` lines: what it holds now, and all that was taken from it."""
         self.running.poll(0)
-        lines = re.findall(r" rebalanced .*: revoked: (.*)", self.running.messages)
-        return [int(number) for line in lines for number in re.findall(r"\[(\d+)\]", line)]
+        held: set[int] = set()
+        taken: list[int] = []
+        for what, listed in REBALANCED.findall(self.running.messages):
+            partitions = [int(number) for number in re.findall(r"\[(\d+)\]", listed)]
+            if what in ("assigned", "incremental assignment"):
+                held |= set(partitions)
+            else:
+                taken += partitions
+                held -= set(partitions)
+        return held, taken
 
     def commit(self) -> None:
         """kcat stores as it prints and commits when it leaves; nothing can be asked of it before."""
@@ -140,7 +156,7 @@ class Member(GroupMember):
 
 class Kcat(Client):
     name = "kcat"
-    # Its transactions commit all that it was given, or nothing; its members show no cooperative assignment.
+    # It commits what it was given in one transaction, and cannot abort or add offsets.
     features = frozenset(
         {
             HEADERS,
@@ -150,6 +166,7 @@ class Kcat(Client):
             IDEMPOTENCE,
             READ_COMMITTED,
             STATIC,
+            COOPERATIVE,
             CLIENT_ID_OPTIONS,
         }
     )
