@@ -56,10 +56,10 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0_with_what_i
 def assert_answered(wire: Wire, captured: Captured) -> None:
     frame = wire.raw(len(captured.frame).to_bytes(4, "big") + captured.frame)
     assert int.from_bytes(frame[:4], "big") == captured.correlation_id
-    if captured.key in WITHOUT_SCHEMA:
-        assert frame[4] == 0 and len(frame) > 10, frame.hex()
+    response = RESPONSES.get(captured.key)
+    if response is None:
+        assert captured.key in WITHOUT_SCHEMA and frame[4] == 0 and len(frame) > 10, frame.hex()
         return
-    response = RESPONSES[captured.key]
     answer = response.decode(frame, version=captured.version, header=True)
     answer._header = None
     again = bytes(answer.encode(version=captured.version))
