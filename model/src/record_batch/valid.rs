@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::compression::{compress_at, decompress};
+use super::compression::{compress_at, decompress, refuse_what_kafka_cannot_read};
 use super::header::{CRC_START, LOG_OVERHEAD, combine_crc32c, crc32c};
 use super::{Attributes, BatchError, BatchHeader, Compression, HEADER_SIZE, RecordIter};
 use crate::TimestampType;
@@ -78,7 +78,10 @@ impl ValidBatch {
         let section = bytes.slice(HEADER_SIZE..);
         let records = match header.attributes.compression()? {
             Compression::None => section,
-            codec => decompress(codec, &section, limits.max_decompressed_bytes)?,
+            codec => {
+                refuse_what_kafka_cannot_read(codec, &section)?;
+                decompress(codec, &section, limits.max_decompressed_bytes)?
+            }
         };
         let mut walk = RecordIter::new(&records, header.record_count);
         let mut max_delta = i64::MIN;
