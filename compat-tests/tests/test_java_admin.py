@@ -157,9 +157,7 @@ def test_groups_are_listed_described_changed_and_deleted(client, broker, topic):
     told = client.ask("describe_group", **arguments)
     assert (told["state"], told["assignor"]) == ("Stable", "range")
     assert told["coordinator"] == client.ask("describe_cluster", bootstrap=broker.bootstrap)["controller"]
-    assert told["members"] == [
-        {"client_id": "reader", "host": "/127.0.0.1", "instance": "one", "partitions": [0, 1]}
-    ]
+    assert told["members"] == [{"client_id": "reader", "host": "/127.0.0.1", "instance": "one", "partitions": [0, 1]}]
     assert client.ask("group_offsets", **arguments) == {"0": 5, "1": 0}
     with pytest.raises(Refused, match="UnknownMemberIdException"):
         client.ask("alter_group_offsets", **arguments, offsets={"0": 2})

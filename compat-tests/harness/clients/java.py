@@ -58,9 +58,7 @@ class Transaction:
 
     def __init__(self, client: Java, bootstrap: str, transactional_id: str, **settings: str):
         self.client = client
-        self.number = client.ask(
-            "tx_open", bootstrap=bootstrap, transactional_id=transactional_id, settings=settings
-        )
+        self.number = client.ask("tx_open", bootstrap=bootstrap, transactional_id=transactional_id, settings=settings)
 
     def begin(self) -> None:
         self.client.ask("tx_begin", producer=self.number)
