@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass
 
 from . import jvm
@@ -61,3 +62,11 @@ def run(tool: str, *arguments: str, input: str = "", code: int = 0) -> Said:
     said = Said(**answer)
     assert said.code == code, f"{tool} {' '.join(arguments)} exited with {said.code}:\n{said.output}\n{said.errors}"
     return said
+
+
+def run_alone(tool: str, *arguments: str, timeout: float = 60) -> Said:
+    """Run a tool in a JVM of its own: it does a part of its work in a shutdown hook."""
+    command = jvm.command([f"{jvm.jars('kafka-4')}/*"], MAINS[tool], *arguments)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert ended.returncode == 0, f"{tool} exited with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
+    return Said(ended.returncode, ended.stdout, ended.stderr)

@@ -24,13 +24,19 @@ import org.apache.kafka.common.utils.Exit;
 public final class Tools {
     private Tools() {}
 
-    /** What {@code System.exit} would have ended. */
+    /** What {@code System.exit} would have ended: it never returns, and where a tool catches it, the first code counts. */
     private static final class Exited extends RuntimeException {
-        final int code;
+        private static Integer first;
 
         Exited(int code) {
             super("exit " + code, null, false, false);
-            this.code = code;
+            if (first == null) {
+                first = code;
+            }
+        }
+
+        static int code(int otherwise) {
+            return first == null ? otherwise : first;
         }
     }
 
@@ -102,23 +108,23 @@ public final class Tools {
     }
 
     private static int run(JsonNode request) {
+        Exited.first = null;
         try {
-            String[] arguments = json(request.get("arguments"));
+            String[] arguments = texts(request.get("arguments"));
             Class.forName(request.get("main").asText()).getMethod("main", String[].class).invoke(null, (Object) arguments);
-            return 0;
+            return Exited.code(0);
         } catch (InvocationTargetException wrapped) {
-            if (wrapped.getCause() instanceof Exited) {
-                return ((Exited) wrapped.getCause()).code;
+            if (!(wrapped.getCause() instanceof Exited)) {
+                // As the JVM's own handler of uncaught exceptions does.
+                wrapped.getCause().printStackTrace();
             }
-            // As the JVM's own handler of uncaught exceptions does.
-            wrapped.getCause().printStackTrace();
-            return 1;
+            return Exited.code(1);
         } catch (ReflectiveOperationException error) {
             throw new IllegalArgumentException(error);
         }
     }
 
-    private static String[] json(JsonNode list) {
+    private static String[] texts(JsonNode list) {
         String[] texts = new String[list.size()];
         for (int index = 0; index < texts.length; index++) {
             texts[index] = list.get(index).asText();
