@@ -1,6 +1,7 @@
 package io.weir.compat;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -27,6 +28,7 @@ final class Consuming {
 
     static void register(Map<String, Main.Verb> verbs) {
         verbs.put("fetch", Consuming::fetch);
+        verbs.put("read_committed", Consuming::readCommitted);
         verbs.put("offset_at", Consuming::offsetAt);
         verbs.put("topics", Consuming::topics);
         verbs.put("join", Consuming::join);
@@ -142,6 +144,30 @@ final class Consuming {
                 }
                 if (records.size() < count && System.nanoTime() > deadline) {
                     throw new TimeoutException("read " + records.size() + " of " + count + " records in " + timeout + " s");
+                }
+            }
+        }
+        return records;
+    }
+
+    /** All that a read-committed reader gets of a partition now, as text: key and value. */
+    private static Object readCommitted(JsonNode arguments) {
+        Properties settings = settings(arguments);
+        settings.put("isolation.level", "read_committed");
+        TopicPartition partition = Wire.partition(arguments);
+        List<Map<String, Object>> records = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> consumer = open(settings)) {
+            consumer.assign(Collections.singleton(partition));
+            consumer.seekToBeginning(Collections.singleton(partition));
+            // The end is the last stable offset. The position passes over markers and what was aborted.
+            long end = consumer.endOffsets(Collections.singleton(partition)).get(partition);
+            while (consumer.position(partition) < end) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                    Map<String, Object> told = new HashMap<>();
+                    told.put("key", record.key() == null ? null : new String(record.key(), StandardCharsets.UTF_8));
+                    told.put("value", record.value() == null ? null : new String(record.value(), StandardCharsets.UTF_8));
+                    told.put("offset", record.offset());
+                    records.add(told);
                 }
             }
         }
