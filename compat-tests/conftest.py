@@ -105,6 +105,15 @@ def own_server(request, tmp_path):
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def module_server(request, tmp_path_factory):
+    """One broker for the tests of a file, of the kind under test: it may be killed -9 and restarted."""
+    server = start_server(request.config, tmp_path_factory.mktemp("module"), SHARED_SETTINGS)
+    yield server
+    if server.running:
+        server.stop()
+
+
 _numbers = itertools.count()
 
 
