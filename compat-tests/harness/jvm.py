@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import ServerProcess
+from .process import ServerProcess, wait_until
 
 JAVA = Path(__file__).parent.parent / "java"
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -79,15 +79,32 @@ def command(classpath: list[Path | str], main: str, *arguments: str, heap: str =
 
 
 class JvmProcess(ServerProcess):
-    """A JVM with a life of its own; what it prints goes to `log_file`."""
+    """A JVM with a life of its own; what it prints goes to `log_file`. Ours end when their standard input does."""
 
     def __init__(self, log_file: Path, command_line: list[str]):
         super().__init__(log_file)
         self.command_line = command_line
 
     def start(self) -> JvmProcess:
-        self.spawn(self.command_line)
+        assert not self.running, "it is already running"
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(self.command_line, stdin=subprocess.PIPE, stdout=log, stderr=log)
         return self
+
+    def end(self, timeout: float = 40) -> None:
+        """End its standard input; it must then exit 0."""
+        self.process.stdin.close()
+        assert self.wait(timeout) == 0, self.log_tail()
+
+    def wait_said(self, text: str, timeout: float = 60, times: int = 1) -> None:
+        """Wait until its output has `text` at least `times` times."""
+
+        def said():
+            if not self.running:
+                raise AssertionError(f"it exited with {self.process.returncode}:\n{self.log_tail()}")
+            return self.said().count(text) >= times
+
+        wait_until(said, timeout, f"{self.log_file.name}: {text}", 0.1)
 
     def wait(self, timeout: float) -> int:
         assert self.process is not None, "never started"

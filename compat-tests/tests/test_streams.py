@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -50,18 +49,6 @@ class Application(jvm.JvmProcess):
             heap="384m",
         )
         super().__init__(folder / f"{name}.log", command)
-
-    def spawn(self, command, env=None) -> None:
-        with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
-
-    def running_state(self, times: int = 1) -> None:
-        wait_until(lambda: self.said().count("state RUNNING") >= times, 60, f"{self.log_file.name}: state RUNNING", 0.1)
-
-    def close(self) -> None:
-        """End its standard input: the application leaves its group and commits."""
-        self.process.stdin.close()
-        assert self.wait(40) == 0, self.log_tail()
 
     def restored(self) -> int:
         return sum(int(count) for count in re.findall(r"restored counts \d+ (\d+)", self.said()))
@@ -120,13 +107,13 @@ def test_a_count_is_restored_from_its_changelog(broker, topic, tmp_path):
     feed(broker, topic, 0, 600)
     first = Application(tmp_path, "first", broker, topic, "at_least_once", "windows=true").start()
     wait_for_total(broker, topic, 600, 60)
-    first.close()
+    first.end()
 
     feed(broker, topic, 600, 600)
     # Another state directory: all it knows comes from the changelog topic.
     second = Application(tmp_path, "second", broker, topic, "at_least_once", "windows=true").start()
     wait_for_total(broker, topic, 1200, 60)
-    second.close()
+    second.end()
     assert second.restored() == 600
     assert_each_once(broker, topic, 1200)
     # No other record of its key is within the join's window, so each is joined with itself alone.
@@ -149,13 +136,13 @@ def test_exactly_once_through_kill_9_of_broker_and_application(own_server, topic
     broker = own_server
     make_topics(broker, topic)
     first = Application(tmp_path, "first", broker, topic, "exactly_once_v2").start()
-    first.running_state()
+    first.wait_said("state RUNNING")
     feed(broker, topic, 0, 1200)
     wait_for_total(broker, topic, 300, 60)
     broker.kill_and_restart()
     feed(broker, topic, 1200, 1200)
     second = Application(tmp_path, "second", broker, topic, "exactly_once_v2").start()
-    second.running_state()
+    second.wait_said("state RUNNING")
     feed(broker, topic, 2400, 1200)
     first.kill()
     broker.kill_and_restart()
@@ -165,4 +152,4 @@ def test_exactly_once_through_kill_9_of_broker_and_application(own_server, topic
     time.sleep(1)
     assert_each_once(broker, topic, 4800)
     assert second.restored() > 0
-    second.close()
+    second.end()
