@@ -32,6 +32,7 @@ session.timeout.ms=6000
 heartbeat.interval.ms=1000
 worker.sync.timeout.ms=3000
 plugin.discovery=service_load
+plugin.path={plugins}
 """
 
 
@@ -42,15 +43,20 @@ class RestError(AssertionError):
 
 
 class Worker(jvm.JvmProcess):
-    def __init__(self, folder: Path, name: str, bootstrap: str, group: str, *more_jars: Path):
+    def __init__(self, folder: Path, name: str, bootstrap: str, group: str, *plugin_sets: str):
+        """`plugin_sets` are sets of jars that Connect loads as plugins, each apart from all others."""
         self.port = free_port()
         self.name = f"127.0.0.1:{self.port}"
+        plugins = folder / "plugins"
+        plugins.mkdir(exist_ok=True)
+        for plugin_set in plugin_sets:
+            if not (plugins / plugin_set).exists():
+                (plugins / plugin_set).symlink_to(jvm.jars(plugin_set))
+        text = PROPERTIES.format(bootstrap=bootstrap, group=group, port=self.port, json=JSON, plugins=plugins)
         properties = folder / f"{name}.properties"
-        properties.write_text(PROPERTIES.format(bootstrap=bootstrap, group=group, port=self.port, json=JSON))
-        classpath = [f"{folder}/*" for folder in (jvm.jars("kafka-4"), *more_jars)]
-        command = jvm.command(
-            classpath, "org.apache.kafka.connect.cli.ConnectDistributed", str(properties), heap="384m"
-        )
+        properties.write_text(text)
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        command = jvm.command([f"{jvm.jars('kafka-4')}/*"], main, str(properties), heap="384m")
         super().__init__(folder / f"{name}.log", command)
 
     def request(self, method: str, path: str, body: dict | None = None):
