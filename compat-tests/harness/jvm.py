@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -69,6 +70,19 @@ def classes(set_name: str, *folders: str) -> Path:
 
     pom = JAVA / "jars" / f"{set_name}.xml"
     return _kept(f"{set_name}-{'-'.join(folders).replace('/', '-')}", [pom, *sources], compile_all)
+
+
+def python_with(requirements: str) -> Path:
+    """A Python with the packages of `<requirements>` of this folder, and nothing else."""
+    need("java")
+    wanted = JAVA.parent / requirements
+
+    def install(folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-r", str(wanted)], check=True)
+
+    return _kept(wanted.stem, [wanted], install) / "bin" / "python"
 
 
 def command(classpath: list[Path | str], main: str, *arguments: str, heap: str = "256m", options=()) -> list[str]:
@@ -140,3 +154,23 @@ class Asked:
             self.log.seek(0)
             raise AssertionError(f"the JVM ended with {code}:\n{self.log.read().decode(errors='replace')[-4000:]}")
         return json.loads(line)
+
+
+def main() -> None:
+    """Fetch and compile everything, so that no test's time limit counts a download."""
+    for pom in sorted((JAVA / "jars").glob("*.xml")):
+        jars(pom.stem)
+    for set_name, *folders in (
+        ("clients-2", "client/common", "client/before-4"),
+        ("clients-3", "client/common", "client/before-4"),
+        ("kafka-4", "client/common", "client/since-4"),
+        ("kafka-4", "tools"),
+        ("kafka-4", "streams"),
+        ("flink", "flink"),
+    ):
+        classes(set_name, *folders)
+    python_with("requirements-spark.txt")
+
+
+if __name__ == "__main__":
+    main()
