@@ -153,3 +153,53 @@ def test_exactly_once_through_kill_9_of_broker_and_application(own_server, topic
     assert_each_once(broker, topic, 4800)
     assert second.restored() > 0
     second.end()
+
+
+# -- Kafka Streams' own system test -------------------------------------------------------------------------------
+
+SMOKE_INPUTS = ("data", "fk")
+SMOKE_OUTPUTS = (
+    "echo", "max", "min", "min-suppressed", "min-raw", "dif", "sum", "sws-raw", "sws-suppressed", "cnt", "avg", "tagg",
+)  # fmt: skip
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("guarantee", ("at_least_once", "exactly_once_v2"))
+@streams("its own smoke test: driver verifies, broker and an instance killed -9")
+def test_the_smoke_test_of_kafka_streams_itself(own_server, guarantee, tmp_path):
+    broker = own_server
+    for name in (*SMOKE_INPUTS, *SMOKE_OUTPUTS):
+        JAVA_4.create_topic(broker.bootstrap, name, 5)
+
+    def smoke(name: str, what: str) -> jvm.JvmProcess:
+        settings = {
+            "bootstrap.servers": broker.bootstrap,
+            "state.dir": str(tmp_path / f"state-{name}"),
+            "processing.guarantee": guarantee,
+            "replication.factor": "1",
+            "session.timeout.ms": "10000",
+        }
+        properties = tmp_path / f"{name}.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        main = "org.apache.kafka.streams.tests.StreamsSmokeTest"
+        command = jvm.command([f"{jvm.jars('kafka-4')}/*"], main, str(properties), what, heap="512m")
+        return jvm.JvmProcess(tmp_path / f"{name}.log", command)
+
+    instances = [smoke(f"instance-{i}", "process").start() for i in range(2)]
+    driver = smoke("driver", "run").start()
+    try:
+        time.sleep(10)
+        broker.kill_and_restart()
+        time.sleep(8)
+        instances[1].kill()
+        time.sleep(2)
+        instances[1].start()
+        time.sleep(5)
+        broker.kill_and_restart()
+        assert driver.wait(600) == 0, driver.log_tail()
+        said = driver.said()
+        assert "ALL-RECORDS-DELIVERED" in said and "SUCCESS" in said and "FAILURE" not in said, driver.log_tail()
+    finally:
+        for process in (driver, *instances):
+            process.kill()
