@@ -27,10 +27,16 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "weir" / "jvm"
 
 
+def missing(*programs: str) -> str | None:
+    """What of the toolchain is not installed here, or None."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    return f"no {' and no '.join(absent)} here: JDK 17 and Maven run the JVM's clients" if absent else None
+
+
 def need(*programs: str) -> None:
     """Skip, loudly, where a part of the toolchain is missing (CI=true makes a failure of it)."""
-    if missing := [program for program in programs if shutil.which(program) is None]:
-        pytest.skip(f"NOT RUN, no {' and no '.join(missing)} here: JDK 17 and Maven run the JVM's clients")
+    if reason := missing(*programs):
+        pytest.skip(f"NOT RUN, {reason}")
 
 
 def _kept(name: str, inputs: list[Path], make) -> Path:

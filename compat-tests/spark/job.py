@@ -1,7 +1,7 @@
-"""What Spark does in the tests, in a process of its own: `job.py JARS copy|totals ...`.
+"""What Spark does in the tests, in a process of its own: `job.py JARS copy|lake ...`.
 
-copy BOOTSTRAP INPUT OUTPUT CHECKPOINT   a streaming query from topic to topic; ends when standard input does
-totals BOOTSTRAP INPUT                   a batch query; prints one line of JSON
+copy BOOTSTRAP INPUT OUTPUT CHECKPOINT   a streaming query from topic to topic until standard input ends; then a batch
+                                         query over the output, which prints one line of JSON
 lake URI TABLE                           the same totals from an Iceberg REST catalog; prints one line of JSON
 """
 
@@ -56,6 +56,7 @@ def copy(spark: SparkSession, bootstrap: str, source: str, target: str, checkpoi
     if (error := query.exception()) is not None:
         raise error
     query.stop()
+    print_totals(batch(spark, bootstrap, target))
 
 
 def print_totals(orders: DataFrame) -> None:
@@ -63,7 +64,8 @@ def print_totals(orders: DataFrame) -> None:
     print("totals " + json.dumps({row.customer: [row.orders, row.amount] for row in totals.collect()}), flush=True)
 
 
-def totals(spark: SparkSession, bootstrap: str, source: str) -> None:
+def batch(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
+    """The orders that a topic holds now, each once."""
     rows = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -73,7 +75,7 @@ def totals(spark: SparkSession, bootstrap: str, source: str) -> None:
         .load()
     )
     fields = f.from_json(rows.value.cast("string"), "id BIGINT, customer STRING, amount BIGINT").alias("o")
-    print_totals(rows.select(fields).select("o.*"))
+    return rows.select(fields).select("o.*").dropDuplicates(["id"])
 
 
 def lake(spark: SparkSession, table: str) -> None:
@@ -88,7 +90,7 @@ def main() -> None:
         more = {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "rest", f"{catalog}.uri": uri}
         lake(session(jars, **more), f"lake.{table}")
     else:
-        {"copy": copy, "totals": totals}[what](session(jars), *arguments)
+        copy(session(jars), *arguments)
 
 
 if __name__ == "__main__":

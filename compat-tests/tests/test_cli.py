@@ -73,7 +73,7 @@ def test_kafka_topics(on, topic):
     assert on("kafka-topics", "--describe", "--under-replicated-partitions").lines == []
     assert on("kafka-topics", "--describe", "--unavailable-partitions").lines == []
     said = on("kafka-topics", "--create", "--topic", topic, code=1)
-    assert f"Topic '{topic}' already exists" in said.output + said.errors
+    assert "TopicExistsException" in said.output + said.errors
     on("kafka-topics", "--delete", "--topic", topic)
     wait_until(lambda: topic not in on("kafka-topics", "--list").lines, 10, "the topic gone")
 
@@ -314,7 +314,7 @@ def test_kafka_features(on):
 @tool("kafka-acls: security is disabled, and it says so")
 def test_kafka_acls(on):
     said = on("kafka-acls", "--list", code=1)
-    assert "SecurityDisabledException: No Authorizer is configured" in said.output + said.errors
+    assert "SecurityDisabledException" in said.output + said.errors
 
 
 @tool("kafka-leader-election: nothing to elect")

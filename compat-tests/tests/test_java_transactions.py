@@ -27,9 +27,7 @@ def make_topic(client: Java, broker, topic: str, partitions: int = 1) -> None:
 
 def committed(client: Java, broker, topic: str, count: int, partition: int = 0, timeout: float = 20) -> list[bytes]:
     """The values of the first `count` records that a read-committed consumer gets."""
-    found = client.fetch(
-        broker.bootstrap, topic, count, partition=partition, timeout=timeout, isolation_level="read_committed"
-    )
+    found = client.fetch(broker.bootstrap, topic, count, partition=partition, timeout=timeout, read_committed=True)
     return [record.value for record in found]
 
 

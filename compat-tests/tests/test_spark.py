@@ -45,53 +45,71 @@ def expected(count: int) -> dict[str, list[int]]:
 
 
 def totals_of(process: jvm.JvmProcess) -> dict[str, list[int]]:
-    assert process.start().wait(120) == 0, process.log_tail()
     (line,) = [line for line in process.said().splitlines() if line.startswith("totals ")]
     return json.loads(line.removeprefix("totals "))
 
 
-@pytest.mark.timeout(400)
-@spark("structured streaming from topic to topic with a checkpoint; broker killed -9; batch read")
-def test_spark_streams_from_topic_to_topic_through_kill_9(own_server, topic, tmp_path):
-    broker, output = own_server, f"{topic}-out"
-    for name in (topic, output):
-        JAVA_4.create_topic(broker.bootstrap, name, 1)
-    wait_until(lambda: output in JAVA_4.topics(broker.bootstrap), 10, "the topics")
+class Copying:
+    """A streaming query from topic to topic, and what it copied so far."""
 
-    def copied() -> list[tuple]:
-        found = JAVA_4.ask("read_committed", bootstrap=broker.bootstrap, topic=output)
+    def __init__(self, broker, topic: str, folder: Path):
+        self.broker, self.topic, self.output, self.folder = broker, topic, f"{topic}-out", folder
+        for name in (topic, self.output):
+            JAVA_4.create_topic(broker.bootstrap, name, 1)
+        wait_until(lambda: self.output in JAVA_4.topics(broker.bootstrap), 10, "the topics")
+
+    def feed(self, start: int, count: int) -> None:
+        JAVA_4.produce(self.broker.bootstrap, self.topic, orders(start, count), idempotent=True)
+
+    def query(self, name: str) -> jvm.JvmProcess:
+        checkpoint = str(self.folder / "checkpoint")
+        log_file = self.folder / f"{name}.log"
+        return job(log_file, "copy", self.broker.bootstrap, self.topic, self.output, checkpoint).start()
+
+    def keys(self) -> list[str]:
+        found = JAVA_4.ask("read_committed", bootstrap=self.broker.bootstrap, topic=self.output)
         return [one["key"] for one in found]
 
-    def keys(count):
-        return {f"{i}" for i in range(count)}
+    def wait(self, count: int, what: str) -> None:
+        wait_until(lambda: set(self.keys()) == {f"{i}" for i in range(count)}, 120, what, 0.3)
 
-    JAVA_4.produce(broker.bootstrap, topic, orders(0, 500), idempotent=True)
-    arguments = ("copy", broker.bootstrap, topic, output, str(tmp_path / "checkpoint"))
-    first = job(tmp_path / "first.log", *arguments).start()
+
+@pytest.mark.timeout(400)
+@spark("structured streaming from topic to topic, broker killed -9; batch read")
+def test_spark_streams_from_topic_to_topic_through_kill_9(own_server, topic, tmp_path):
+    copying = Copying(own_server, topic, tmp_path)
+    copying.feed(0, 500)
+    query = copying.query("first")
     try:
-        first.wait_said("started", 120)
-        wait_until(lambda: set(copied()) == keys(500), 60, "the first records copied", 0.3)
-        JAVA_4.produce(broker.bootstrap, topic, orders(500, 500), idempotent=True)
-        broker.kill_and_restart()
-        JAVA_4.produce(broker.bootstrap, topic, orders(1000, 500), idempotent=True)
-        wait_until(lambda: set(copied()) == keys(1500), 90, "the records around the kill copied", 0.3)
-        first.end()
+        query.wait_said("started", 120)
+        copying.wait(500, "the first records copied")
+        copying.feed(500, 500)
+        own_server.kill_and_restart()
+        copying.feed(1000, 500)
+        copying.wait(1500, "the records around the kill copied")
+        query.end(120)
     finally:
-        first.kill()
-    for copy, order in zip(JAVA_4.fetch(broker.bootstrap, output, 500), orders(0, 500), strict=True):
+        query.kill()
+    for copy, order in zip(JAVA_4.fetch(own_server.bootstrap, copying.output, 500), orders(0, 500), strict=True):
         assert copy.content == order.content
-    # From its checkpoint it goes on where it was: what a kill may have sent twice is not sent a third time.
-    before = len(copied())
-    JAVA_4.produce(broker.bootstrap, topic, orders(1500, 100), idempotent=True)
-    second = job(tmp_path / "second.log", *arguments).start()
-    try:
-        second.wait_said("started", 120)
-        wait_until(lambda: set(copied()) == keys(1600), 60, "the records after the restart copied", 0.3)
-        second.end()
-    finally:
-        second.kill()
-    assert len(copied()) == before + 100
-    assert totals_of(job(tmp_path / "batch.log", "totals", broker.bootstrap, topic)) == expected(1600)
+    assert totals_of(query) == expected(1500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@spark("structured streaming goes on from its checkpoint")
+def test_spark_goes_on_from_its_checkpoint(own_server, topic, tmp_path):
+    copying = Copying(own_server, topic, tmp_path)
+    for number in range(3):
+        copying.feed(number * 200, 200)
+        query = copying.query(f"query-{number}")
+        try:
+            query.wait_said("started", 120)
+            copying.wait((number + 1) * 200, f"the records of round {number} copied")
+            query.end(120)
+        finally:
+            query.kill()
+        assert len(copying.keys()) == (number + 1) * 200, "a clean stop repeats nothing"
 
 
 @pytest.mark.weir_only
@@ -109,5 +127,6 @@ def test_spark_reads_the_lake_by_weirs_catalog(start_broker, topic, tmp_path):
     JAVA_4.produce(broker.bootstrap, name, orders(0, 1000))
     broker.tier(name)
     JAVA_4.produce(broker.bootstrap, name, orders(1000, 500))
-    read = job(tmp_path / "lake.log", "lake", f"{broker.http}/iceberg", f"weir.{name}")
-    assert totals_of(read) == expected(1500)
+    query = job(tmp_path / "lake.log", "lake", f"{broker.http}/iceberg", f"weir.{name}").start()
+    assert query.wait(120) == 0, query.log_tail()
+    assert totals_of(query) == expected(1500)

@@ -39,6 +39,10 @@ class Member(GroupMember):
     def assignment(self) -> set[int]:
         return set(self.client.ask("assignment", member=self.number))
 
+    def revoked(self) -> list[int]:
+        taken = (event.partition(" ") for event in self.events())
+        return [int(p) for what, _, numbers in taken if what != "assigned" for p in numbers.split(",") if p]
+
     def commit(self) -> None:
         self.client.ask("commit", member=self.number)
 
@@ -94,6 +98,9 @@ class Java(Client):
         compiled = jvm.classes(self.jar_set, "client/common", release)
         return jvm.command([compiled, f"{jvm.jars(self.jar_set)}/*"], MAIN)
 
+    def missing(self) -> str | None:
+        return jvm.missing("java", "javac", "mvn")
+
     def ask(self, verb: str, **arguments):
         answer = self.jvm.ask({"verb": verb, **arguments})
         if "refused" in answer:
@@ -105,8 +112,7 @@ class Java(Client):
             "produce", bootstrap=bootstrap, topic=topic, records=wire(records), codec=codec, idempotent=idempotent
         )
 
-    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60, **settings):
-        """`settings` are the consumer's, such as `isolation_level="read_committed"`."""
+    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
         answer = self.ask(
             "fetch",
             bootstrap=bootstrap,
@@ -116,12 +122,41 @@ class Java(Client):
             count=count,
             client_id=client_id,
             timeout=timeout,
-            settings={name.replace("_", "."): value for name, value in settings.items()},
+            settings={"isolation.level": "read_committed" if read_committed else "read_uncommitted"},
         )
         return [record_of(record) for record in answer]
 
-    def join(self, bootstrap, group, topic, **more) -> Member:
-        return Member(self, bootstrap, group, topic, **more)
+    def join(self, bootstrap, group, topic, how=None, **more) -> Member:
+        """`how` is a `Membership`; `more` says in the consumer's own settings what that cannot."""
+        settings = {}
+        if how is not None and how.server_side:
+            settings["group.protocol"] = "consumer"
+        elif how is not None:
+            assignor = "CooperativeStickyAssignor" if how.cooperative else "RangeAssignor"
+            settings["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{assignor}"
+            settings["session.timeout.ms"] = str(how.session_timeout_ms)
+        if how is not None and how.instance:
+            settings["group.instance.id"] = how.instance
+        return Member(self, bootstrap, group, topic, **{"settings": settings, **more})
+
+    def transact(self, bootstrap, topic, transactional_id, transactions):
+        producer = self.transaction(bootstrap, transactional_id)
+        for records, commit in transactions:
+            producer.begin()
+            producer.send(topic, records)
+            producer.commit() if commit else producer.abort()
+        producer.close()
+
+    def copy_in_transaction(self, bootstrap, topic, to, group, transactional_id, count, commit):
+        member = self.join(bootstrap, group, topic)
+        read = member.read(count)
+        producer = self.transaction(bootstrap, transactional_id)
+        producer.begin()
+        producer.send(to, [Record(record.value, record.key) for record in read])
+        producer.send_offsets(member, topic, {record.partition: record.offset + 1 for record in read})
+        producer.commit() if commit else producer.abort()
+        producer.close()
+        member.close()
 
     def transaction(self, bootstrap: str, transactional_id: str, **settings: str) -> Transaction:
         """A transactional producer, past initTransactions."""
