@@ -106,6 +106,47 @@ def test_kafka_configs(on, topic):
     on("kafka-configs", "--alter", *of_broker, "--delete-config", "log.retention.ms")
 
 
+@tool("kafka-configs: quotas of clients, SCRAM credentials of users")
+def test_kafka_configs_of_clients_and_users(on, topic):
+    client = ("--entity-type", "clients", "--entity-name", f"{topic}-client")
+    on("kafka-configs", "--alter", *client, "--add-config", "producer_byte_rate=1000000,consumer_byte_rate=2000000")
+    said = on("kafka-configs", "--describe", *client)
+    assert f"Quota configs for client-id '{topic}-client' are " in said.output
+    assert "producer_byte_rate=1000000.0" in said.output and "consumer_byte_rate=2000000.0" in said.output
+    on("kafka-configs", "--alter", *client, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert "byte_rate" not in on("kafka-configs", "--describe", *client).output
+
+    user = ("--entity-type", "users", "--entity-name", f"{topic}-user")
+    on("kafka-configs", "--alter", *user, "--add-config", "SCRAM-SHA-256=[iterations=8192,password=secret]")
+    said = on("kafka-configs", "--describe", *user)
+    assert (
+        f"SCRAM credential configs for user-principal '{topic}-user' are SCRAM-SHA-256=iterations=8192" in said.output
+    )
+    on("kafka-configs", "--alter", *user, "--delete-config", "SCRAM-SHA-256")
+    assert "SCRAM" not in on("kafka-configs", "--describe", *user).output
+
+
+@tool("kafka-configs: configs of a group")
+def test_kafka_configs_of_groups(on, topic):
+    group = ("--entity-type", "groups", "--entity-name", f"{topic}-group")
+    on("kafka-configs", "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
+    said = on("kafka-configs", "--describe", *group)
+    assert "consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:" in said.output
+    on("kafka-configs", "--alter", *group, "--delete-config", "consumer.session.timeout.ms")
+
+
+@tool("kafka-client-metrics: a subscription made, described, deleted")
+def test_kafka_client_metrics(on, topic):
+    metrics = ("--name", f"{topic}-metrics")
+    asked = ("--metrics", "org.apache.kafka.producer.", "--interval", "60000", "--match", "client_software_name=x")
+    on("kafka-client-metrics", "--alter", *metrics, *asked)
+    assert f"{topic}-metrics" in on("kafka-client-metrics", "--list").lines
+    said = on("kafka-client-metrics", "--describe", *metrics)
+    assert "interval.ms=60000" in said.output and "metrics=org.apache.kafka.producer." in said.output
+    on("kafka-client-metrics", "--delete", *metrics)
+    assert f"{topic}-metrics" not in on("kafka-client-metrics", "--list").lines
+
+
 @tool("kafka-console-producer and kafka-console-consumer: keys, headers, group, formats")
 def test_the_console_producer_and_consumer(on, topic):
     make_topic(on, topic)
