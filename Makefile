@@ -16,7 +16,7 @@ build: ## the weir binary (release), after installing what the build needs
 test: ## every test: the crates' own, then real clients and engines against a real broker
 	@scripts/test
 
-soak: ## what takes longer: 200 kill -9 cycles
+soak: ## what takes longer: the clients' tests in their longer forms, 200 kill -9 cycles
 	@scripts/soak
 
 fuzz: ## fuzz what strangers send, FUZZ_SECONDS (3600) over all targets; a short run is part of `make test`

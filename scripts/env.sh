@@ -104,3 +104,7 @@ node_clients() {
 
 # What compiling Weir needs: a C++ compiler and libclang for RocksDB.
 build_packages() { install_packages gcc g++ make pkg-config clang libclang-dev ccache; }
+
+# What the JVM's clients need (compat-tests/harness/jvm.py), and the PostgreSQL that Debezium reads; their jars come with the
+# first run. Where they cannot be installed, their tests say that they were not run (CI=true: they fail).
+jvm_packages() { install_packages openjdk-17-jdk-headless maven postgresql; }

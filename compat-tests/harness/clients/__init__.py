@@ -6,6 +6,7 @@ from .aio import AioKafka
 from .base import Client, GroupMember, Refused
 from .confluent import Confluent
 from .golang import FranzGo, KafkaGo, Sarama
+from .java import RELEASES as JAVA
 from .kafka_python import KafkaPython
 from .kcat import Kcat
 from .node import KafkaJs, NodeLibrdkafka
@@ -22,6 +23,7 @@ ALL: tuple[Client, ...] = (
     KafkaGo(),
     KafkaJs(),
     NodeLibrdkafka(),
+    *JAVA,
 )
 BY_NAME = {client.name: client for client in ALL}
 
