@@ -1,0 +1,161 @@
+"""Both brokers, once, and every scenario on both.
+
+As a program it prints transcripts: `python -m differential.run --peer kafka produce.no_records` (both brokers without
+`--peer`; all scenarios without names).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+import tempfile
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from harness.broker import Broker
+from harness.kafka_peer import ApacheKafka
+
+from . import scenarios
+from .compare import differences, listed, verdict
+from .scenario import SCENARIOS, Peer, Scenario, Transcript, perform
+
+# The same small values on both, so that what takes minutes takes milliseconds.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
+    "log.retention.check.interval.ms": "300",
+    "log.segment.delete.delay.ms": "100",
+    "offsets.retention.check.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+# Internal settings of Kafka's: how long its background work waits after start.
+KAFKA_ONLY = {"log.initial.task.delay.ms": "0"}
+# A scenario mostly waits; more at once would make two cores late.
+WORKERS = 6
+
+for _module in pkgutil.iter_modules(scenarios.__path__):
+    importlib.import_module(f"{scenarios.__name__}.{_module.name}")
+
+
+def start_kafka(folder: Path) -> ApacheKafka:
+    return ApacheKafka(folder, {**SETTINGS, **KAFKA_ONLY}, heap="768m").start()
+
+
+def start_weir(folder: Path) -> tuple[Broker, list[str]]:
+    """Weir, and those of the settings that it refuses."""
+    refused: list[str] = []
+    while True:
+        settings = {name: value for name, value in SETTINGS.items() if name not in refused}
+        server = Broker(folder / str(len(refused)), settings)
+        try:
+            return server.start(), sorted(refused)
+        except AssertionError:
+            named = [name for name in settings if name in server.log_tail()]
+            if server.running or not named:
+                raise
+            refused += named
+
+
+class Session:
+    """The brokers named, and the scenarios' transcripts as they come."""
+
+    def __init__(self, folder: Path, names: list[str], peers: tuple[str, ...] = ("kafka", "weir")):
+        self.servers, self.peers, self.refused = [], {}, []
+        self.pool = ThreadPoolExecutor(WORKERS * len(peers))
+        try:
+            self._start(folder, peers)
+            chosen = [SCENARIOS[name] for name in names]
+            self.transcripts: dict[tuple[str, str], Future[Transcript]] = {}
+            for one in (one for one in chosen if not one.alone):
+                self._submit(one)
+            self.alone = [one for one in chosen if one.alone]
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, folder: Path, peers: tuple[str, ...]) -> None:
+        kafka = self.pool.submit(start_kafka, folder / "kafka") if "kafka" in peers else None
+        if "weir" in peers:
+            server, self.refused = start_weir(folder / "weir")
+            self.servers.append(server)
+            self.peers["weir"] = Peer("weir", server)
+        if kafka:
+            server = kafka.result()
+            self.servers.append(server)
+            self.peers["kafka"] = Peer("kafka", server)
+
+    def _submit(self, one: Scenario) -> None:
+        for name, peer in self.peers.items():
+            self.transcripts[one.id, name] = self.pool.submit(perform, one, peer)
+
+    def transcript(self, name: str, peer: str) -> Transcript:
+        """Waits for it. Scenarios that must be alone run when all the others have ended."""
+        if (name, peer) not in self.transcripts:
+            for future in list(self.transcripts.values()):
+                future.exception()
+            for one in self.alone:
+                self._submit(one)
+                for running in self.peers:
+                    self.transcripts[one.id, running].exception()
+        return self.transcripts[name, peer].result()
+
+    def stop(self) -> None:
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        for server in self.servers:
+            server.stop()
+
+
+def show(transcript: Transcript) -> str:
+    lines = [f"  {label}: {json.dumps(value)}" for label, value in transcript.entries]
+    if transcript.ended:
+        lines.append(f"  ended: {transcript.ended}\n{transcript.trace}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", choices=("kafka", "weir"), help="only this broker: its transcripts")
+    parser.add_argument("--quiet", action="store_true", help="only what ended early, or differs")
+    parser.add_argument("names", nargs="*", help="scenarios, or beginnings of their names; all when none is given")
+    asked = parser.parse_args()
+    chosen = [name for name in SCENARIOS if not asked.names or any(name.startswith(part) for part in asked.names)]
+    peers = (asked.peer,) if asked.peer else ("kafka", "weir")
+    bad, begun = 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(Path(folder), chosen, peers)
+        started, expected = time.monotonic() - begun, listed()
+        try:
+            if session.refused:
+                print(f"Weir refuses {', '.join(session.refused)}")
+            for name in chosen:
+                transcripts = {peer: session.transcript(name, peer) for peer in peers}
+                if len(peers) == 1:
+                    only = transcripts[peers[0]]
+                    bad += only.ended is not None
+                    if only.ended or not asked.quiet:
+                        print(f"{name}\n{show(only)}")
+                    continue
+                said = verdict(name, differences(transcripts["kafka"], transcripts["weir"]), expected)
+                if transcripts["kafka"].ended:
+                    said = f"did not run on Apache Kafka: {show(transcripts['kafka'])}"
+                bad += said is not None
+                if said or not asked.quiet:
+                    print(f"{name}: {said or 'the same'}")
+        finally:
+            session.stop()
+    print(f"{len(chosen)} scenarios, {bad} bad, in {time.monotonic() - begun:.0f} s of which {started:.0f} for starting")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
