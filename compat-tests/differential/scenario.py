@@ -53,6 +53,10 @@ class Transcript:
     trace: str = ""
 
 
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+LOADING = {14, 15, 16}
+
+
 class Peer:
     """One broker under test. `server` has `kafka_port`."""
 
@@ -60,8 +64,28 @@ class Peer:
         self.name, self.server, self.port = name, server, server.kafka_port
         connection = Connection(self.port)
         answer = connection.call("ApiVersions", 3, client_software_name="diff", client_software_version="1")
-        connection.close()
         self.advertised = {key["api_key"]: range(key["min_version"], key["max_version"] + 1) for key in answer["api_keys"]}
+        self._warm(connection)
+        connection.close()
+
+    @staticmethod
+    def _warm(connection: Connection) -> None:
+        """Wait until both coordinators have made and loaded their topics; enough names for every partition."""
+
+        def ask(api: str, version: int, **values) -> None:
+            for _ in range(1000):
+                if connection.call(api, version, **values).get("error_code") not in LOADING:
+                    return
+                time.sleep(0.03)
+            raise TimeoutError(f"{api} answers for ever that its coordinator is loading")
+
+        for number in range(12):
+            name = f"warm-{number}"
+            connection.call("FindCoordinator", 3, key=name)
+            connection.call("FindCoordinator", 3, key=name, key_type=1)
+            ask("InitProducerId", 3, transactional_id=None, transaction_timeout_ms=1000)
+            ask("InitProducerId", 3, transactional_id=name, transaction_timeout_ms=1000)
+            ask("Heartbeat", 3, group_id=name, generation_id=1, member_id="nobody")
 
 
 @dataclass(frozen=True)
