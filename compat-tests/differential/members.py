@@ -46,6 +46,7 @@ class Member:
         answer = self.conn.receive("JoinGroup", self.version, patience)
         if answer["error_code"] in (0, 79):
             self.id = answer["member_id"]
+            self.t.normaliser.plain(self.id, "member_id")  # members are numbered as they join
         if answer["error_code"] == 0:
             self.generation = answer["generation_id"]
         return answer

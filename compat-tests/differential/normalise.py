@@ -111,6 +111,10 @@ class Normaliser:
         return self.text(value, name) if isinstance(value, str) else value
 
     def ordered(self, items, name: str):
+        if name in ("partitions", "partition_indexes") and all(isinstance(item, int) for item in items):
+            return sorted(items)
+        if name == "members" and all("member_id" in item for item in items):
+            return sorted(items, key=lambda item: self.plain(item["member_id"], "member_id"))
         if name in ORDERED or not all(isinstance(item, dict) for item in items):
             return items
         keys = [key for key in SORT_KEYS if all(key in item for item in items)]

@@ -24,7 +24,7 @@ from .compare import differences, listed, verdict
 from .scenario import SCENARIOS, Peer, Scenario, Transcript, perform
 
 # The same small values on both, so that what takes minutes takes milliseconds.
-SETTINGS = {
+PLAIN = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
@@ -33,11 +33,29 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "200",
     "log.retention.check.interval.ms": "300",
     "log.segment.delete.delay.ms": "100",
-    "offsets.retention.check.interval.ms": "500",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
+# And a second pair, whose operator changed what can be changed.
+CHANGED = {
+    **PLAIN,
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "false",
+    "fetch.max.bytes": "2000",
+    "group.initial.rebalance.delay.ms": "700",
+    "group.max.size": "2",
+    "log.message.timestamp.type": "LogAppendTime",
+    "max.incremental.fetch.session.cache.slots": "2",
+    "message.max.bytes": "10000",
+    "num.partitions": "4",
+    "offset.metadata.max.bytes": "10",
+    # Short, and so not for the plain pair: a group between two steps of a scenario is empty, and would be deleted.
+    "offsets.retention.check.interval.ms": "300",
+    "socket.request.max.bytes": "200000",
+    "transaction.max.timeout.ms": "10000",
+}
+SETTINGS = {"plain": PLAIN, "changed": CHANGED}
 # Internal settings of Kafka's: how long its background work waits after start.
 KAFKA_ONLY = {"log.initial.task.delay.ms": "0"}
 # A scenario mostly waits; more at once would make two cores late.
@@ -47,15 +65,15 @@ for _module in pkgutil.iter_modules(scenarios.__path__):
     importlib.import_module(f"{scenarios.__name__}.{_module.name}")
 
 
-def start_kafka(folder: Path) -> ApacheKafka:
-    return ApacheKafka(folder, {**SETTINGS, **KAFKA_ONLY}, heap="768m").start()
+def start_kafka(folder: Path, settings: dict[str, str]) -> ApacheKafka:
+    return ApacheKafka(folder, {**settings, **KAFKA_ONLY}, heap="640m").start()
 
 
-def start_weir(folder: Path) -> tuple[Broker, list[str]]:
+def start_weir(folder: Path, wanted: dict[str, str]) -> tuple[Broker, list[str]]:
     """Weir, and those of the settings that it refuses."""
     refused: list[str] = []
     while True:
-        settings = {name: value for name, value in SETTINGS.items() if name not in refused}
+        settings = {name: value for name, value in wanted.items() if name not in refused}
         server = Broker(folder / str(len(refused)), settings)
         try:
             return server.start(), sorted(refused)
@@ -70,11 +88,16 @@ class Session:
     """The brokers named, and the scenarios' transcripts as they come."""
 
     def __init__(self, folder: Path, names: list[str], peers: tuple[str, ...] = ("kafka", "weir")):
-        self.servers, self.peers, self.refused = [], {}, []
+        self.servers, self.peers, self.names, self.refused = [], {}, peers, set()
         self.pool = ThreadPoolExecutor(WORKERS * len(peers))
+        chosen = [SCENARIOS[name] for name in names]
         try:
-            self._start(folder, peers)
-            chosen = [SCENARIOS[name] for name in names]
+            starting = {
+                (brokers, peer): self.pool.submit(self._start, folder, brokers, peer)
+                for brokers in sorted({one.brokers for one in chosen})
+                for peer in peers
+            }
+            self.peers = {which: future.result() for which, future in starting.items()}
             self.transcripts: dict[tuple[str, str], Future[Transcript]] = {}
             for one in (one for one in chosen if not one.alone):
                 self._submit(one)
@@ -83,20 +106,19 @@ class Session:
             self.stop()
             raise
 
-    def _start(self, folder: Path, peers: tuple[str, ...]) -> None:
-        kafka = self.pool.submit(start_kafka, folder / "kafka") if "kafka" in peers else None
-        if "weir" in peers:
-            server, self.refused = start_weir(folder / "weir")
-            self.servers.append(server)
-            self.peers["weir"] = Peer("weir", server)
-        if kafka:
-            server = kafka.result()
-            self.servers.append(server)
-            self.peers["kafka"] = Peer("kafka", server)
+    def _start(self, folder: Path, brokers: str, name: str) -> Peer:
+        settings = SETTINGS[brokers]
+        if name == "kafka":
+            server = start_kafka(folder / f"kafka-{brokers}", settings)
+        else:
+            server, refused = start_weir(folder / f"weir-{brokers}", settings)
+            self.refused |= set(refused)
+        self.servers.append(server)
+        return Peer(name, server)
 
     def _submit(self, one: Scenario) -> None:
-        for name, peer in self.peers.items():
-            self.transcripts[one.id, name] = self.pool.submit(perform, one, peer)
+        for name in self.names:
+            self.transcripts[one.id, name] = self.pool.submit(perform, one, self.peers[one.brokers, name])
 
     def transcript(self, name: str, peer: str) -> Transcript:
         """Waits for it. Scenarios that must be alone run when all the others have ended."""
@@ -105,7 +127,7 @@ class Session:
                 future.exception()
             for one in self.alone:
                 self._submit(one)
-                for running in self.peers:
+                for running in self.names:
                     self.transcripts[one.id, running].exception()
         return self.transcripts[name, peer].result()
 
@@ -136,7 +158,7 @@ def main() -> int:
         started, expected = time.monotonic() - begun, listed()
         try:
             if session.refused:
-                print(f"Weir refuses {', '.join(session.refused)}")
+                print(f"Weir refuses {', '.join(sorted(session.refused))}")
             for name in chosen:
                 transcripts = {peer: session.transcript(name, peer) for peer in peers}
                 if len(peers) == 1:

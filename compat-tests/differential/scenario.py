@@ -23,18 +23,22 @@ class Scenario:
     items: tuple[str, ...]
     bugs: tuple[int, ...]
     alone: bool
+    brokers: str
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(items: str, bugs: tuple[int, ...] = (), alone: bool = False):
-    """Registers a function as `theme.function`. `alone`: it turns something that other scenarios would notice."""
+def scenario(items: str, bugs: tuple[int, ...] = (), alone: bool = False, brokers: str = "plain"):
+    """Registers a function as `theme.function`.
+
+    `alone`: it turns something that other scenarios would notice. `brokers`: which of `run.SETTINGS` they have.
+    """
 
     def register(function):
         name = f"{function.__module__.rsplit('.', 1)[1]}.{function.__name__}"
         assert name not in SCENARIOS, f"two scenarios are called {name}"
-        SCENARIOS[name] = Scenario(name, function, tuple(items.split()), tuple(bugs), alone)
+        SCENARIOS[name] = Scenario(name, function, tuple(items.split()), tuple(bugs), alone, brokers)
         return function
 
     return register

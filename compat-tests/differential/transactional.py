@@ -78,8 +78,14 @@ class Producer:
         return answer
 
     def ask_end(self, commit: bool, version: int = 4, **more) -> dict:
+        """EndTxn; repeated while the transaction before is being finished."""
         fields = {"transactional_id": self.name, **self.identity(), "committed": commit}
-        return self.t.call("EndTxn", version, **{**fields, **more})
+
+        def answered():
+            answer = self.t.call("EndTxn", version, **{**fields, **more})
+            return None if answer["error_code"] == 51 else answer
+
+        return self.t.until("the end of the transaction", answered)
 
     def end(self, commit: bool, version: int = 4, **more) -> dict:
         answer = self.ask_end(commit, version, **more)

@@ -45,7 +45,7 @@ def test_scenario(brokers, name):
 
 
 def test_weir_takes_the_settings_that_kafka_takes(brokers):
-    found = [f"setting: Weir refuses {name}" for name in brokers.refused]
+    found = [f"setting: Weir refuses {name}" for name in sorted(brokers.refused)]
     said = verdict("broker.settings", found, listed())
     assert said is None, said
 

@@ -24,7 +24,7 @@ def every_api_has_the_range_that_kafka_has(t):
 def unsupported_version_is_answered_in_version_0(t):
     for version in (6, 50, 32767):
         conn = t.connect()
-        conn.send_frame(struct.pack(">hhih", 18, version, 7, -1) + b"whatever follows")
+        conn.send_frame(struct.pack(">hhih", 18, version, 7, -1) + b"\0whatever follows")
         frame = conn.frame()
         t.see(f"v{version}", codec.decode(codec.response("ApiVersions"), 0, frame[4:]))
         conn.correlation = 7

@@ -44,7 +44,7 @@ def replace(t, kind: int, name: str, values: dict[str, str | None], version: int
 
 
 def value(t, name: str, key: str, kind: int = TOPIC) -> str | None:
-    return configs(describe(t, kind, name, key))[key]["value"]
+    return configs(describe(t, kind, name, key)).get(key, {}).get("value")
 
 
 @scenario("S-66 S-67", bugs=(22, 30, 45))
@@ -191,7 +191,7 @@ def group_configs(t):
 def client_metrics_configs(t):
     name = t.name("m")
     t.see("set", alter(t, CLIENT_METRICS, name, (SET, "interval.ms", "5000")))
-    t.until("it", lambda: "interval.ms" in configs(describe(t, CLIENT_METRICS, name)))
+    t.until("it", lambda: value(t, name, "interval.ms", CLIENT_METRICS) == "5000")
     t.see("described", describe(t, CLIENT_METRICS, name))
     t.see("unknown", alter(t, CLIENT_METRICS, name, (SET, "no.such", "1")))
     t.see("deleted", alter(t, CLIENT_METRICS, name, (DELETE, "interval.ms", None)))

@@ -228,6 +228,8 @@ def session_that_ends(t):
     rows = [{"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "1100"}]
     resource = {"resource_type": 32, "resource_name": name, "configs": rows}
     t.see("config", t.call("IncrementalAlterConfigs", 1, resources=[resource])["responses"][0]["error_code"])
+    wanted = {"resource_type": 32, "resource_name": name, "configuration_keys": ["consumer.session.timeout.ms"]}
+    t.until("the config", lambda: t.call("DescribeConfigs", 4, resources=[wanted])["results"][0]["configs"][0]["value"] == "1100")
     member = Consumer(t, name)
     member.join(topic)
     t.until("the member gone", lambda: not described(t, name)["members"])

@@ -183,7 +183,7 @@ def offset_delete_of_an_unreadable_subscription(t):
     t.ask("answer", "OffsetDelete", 0, group_id=name, topics=topics)
 
 
-@scenario("S-85")
+@scenario("S-85", brokers="changed")
 def retention_time_of_a_commit_is_kept_to(t):
     name, topic = group(t), t.topic()
     commit(t, name, topic, 1, version=4, retention_time_ms=1)
@@ -193,7 +193,7 @@ def retention_time_of_a_commit_is_kept_to(t):
     t.see("the other", _offset(t, name + "2", topic))
 
 
-@scenario("S-85")
+@scenario("S-85", brokers="changed")
 def retention_time_and_a_group_with_members(t):
     name, topic = group(t), t.topic()
     member = Member(t, name)
