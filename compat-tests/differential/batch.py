@@ -114,7 +114,9 @@ def make(
     )
     checked += COMPRESS.get(codec, bytes)(records) if payload is None else payload
     size = len(checked) + 9 if length is None else length
-    return struct.pack(">qiibI", base_offset, size, epoch, magic, calc_crc32c(checked) if crc is None else crc) + checked
+    return (
+        struct.pack(">qiibI", base_offset, size, epoch, magic, calc_crc32c(checked) if crc is None else crc) + checked
+    )
 
 
 class _Cursor:

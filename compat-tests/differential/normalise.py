@@ -93,7 +93,10 @@ class Normaliser:
                 if not (key in SILENT and item == SILENT[key]) and not (key.startswith("unknown_tag_"))
             }
         if isinstance(value, (list, tuple)):
-            return [self.plain(item) if isinstance(item, (dict, list, tuple)) else self.plain(item, name) for item in self.ordered(value, name)]
+            return [
+                self.plain(item) if isinstance(item, (dict, list, tuple)) else self.plain(item, name)
+                for item in self.ordered(value, name)
+            ]
         if name == "records" and isinstance(value, bytes):
             return self.plain(batch.show(value), "batches")
         if isinstance(value, bool) or value is None:
@@ -118,7 +121,13 @@ class Normaliser:
         if name in ORDERED or not all(isinstance(item, dict) for item in items):
             return items
         keys = [key for key in SORT_KEYS if all(key in item for item in items)]
-        return sorted(items, key=lambda item: [(item[key] is None, _comparable(item[key])) for key in keys])
+        return sorted(items, key=lambda item: [(item[key] is None, self.comparable(item[key])) for key in keys])
+
+    def comparable(self, value):
+        """Ids in the order in which they were first seen: their own order is chance."""
+        if isinstance(value, uuid.UUID):
+            return self.numbers.get(("id", value), len(self.numbers))
+        return value if isinstance(value, (int, float)) else str(value)
 
     def integer(self, value: int, name: str):
         if name in IDS and value > 0 or name == "producer_id" and value >= 0:
@@ -141,7 +150,3 @@ class Normaliser:
         if name in MEMBERS and re.fullmatch(r"[A-Za-z0-9_-]{22}", value) and value not in self.known:
             return self.number("uuid", value)
         return value
-
-
-def _comparable(value):
-    return value if isinstance(value, (int, float)) else str(value)

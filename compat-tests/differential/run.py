@@ -147,6 +147,7 @@ def show(transcript: Transcript) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", choices=("kafka", "weir"), help="only this broker: its transcripts")
+    parser.add_argument("-v", "--verbose", action="store_true", help="both transcripts")
     parser.add_argument("--quiet", action="store_true", help="only what ended early, or differs")
     parser.add_argument("names", nargs="*", help="scenarios, or beginnings of their names; all when none is given")
     asked = parser.parse_args()
@@ -173,9 +174,13 @@ def main() -> int:
                 bad += said is not None
                 if said or not asked.quiet:
                     print(f"{name}: {said or 'the same'}")
+                if asked.verbose:
+                    print("\n".join(f" {peer}\n{show(transcripts[peer])}" for peer in peers))
         finally:
             session.stop()
-    print(f"{len(chosen)} scenarios, {bad} bad, in {time.monotonic() - begun:.0f} s of which {started:.0f} for starting")
+    print(
+        f"{len(chosen)} scenarios, {bad} bad, in {time.monotonic() - begun:.0f} s of which {started:.0f} for starting"
+    )
     return 1 if bad else 0
 
 

@@ -68,7 +68,9 @@ class Peer:
         self.name, self.server, self.port = name, server, server.kafka_port
         connection = Connection(self.port)
         answer = connection.call("ApiVersions", 3, client_software_name="diff", client_software_version="1")
-        self.advertised = {key["api_key"]: range(key["min_version"], key["max_version"] + 1) for key in answer["api_keys"]}
+        self.advertised = {
+            key["api_key"]: range(key["min_version"], key["max_version"] + 1) for key in answer["api_keys"]
+        }
         self._warm(connection)
         connection.close()
 
@@ -194,6 +196,7 @@ class Stage:
         if answer["error_code"]:
             raise AssertionError(f"CreateTopics answered {answer['error_code']}: {answer['error_message']}")
         topic = Topic(name, answer["topic_id"])
+        self.normaliser.plain(topic.id)  # ids are numbered as the topics are made
         self.until(f"a leader for {base}", lambda: self._has_leaders(topic))
         return topic
 
@@ -217,7 +220,9 @@ class Stage:
     ) -> dict:
         """The partition's part of the answer."""
         data = {"name": topic.name, "topic_id": topic.id, "partition_data": [{"index": partition, "records": records}]}
-        answer = self.call("Produce", version, on, transactional_id=txn, acks=acks, timeout_ms=10_000, topic_data=[data])
+        answer = self.call(
+            "Produce", version, on, transactional_id=txn, acks=acks, timeout_ms=10_000, topic_data=[data]
+        )
         return answer["responses"][0]["partition_responses"][0]
 
     def append(self, topic: Topic, *rows, partition: int = 0, **batch_fields) -> int:

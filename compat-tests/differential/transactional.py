@@ -58,7 +58,15 @@ class Producer:
 
         return self.t.until("the partitions in the transaction", answered)
 
-    def send(self, topic: Topic, *rows, partition: int = 0, version: int = 9, epoch: int | None = None, sequence: int | None = None) -> dict:
+    def send(
+        self,
+        topic: Topic,
+        *rows,
+        partition: int = 0,
+        version: int = 9,
+        epoch: int | None = None,
+        sequence: int | None = None,
+    ) -> dict:
         """The partition's part of the answer; repeated while the transaction before is being finished."""
         key = (topic.name, partition)
         number = self.sequences.get(key, 0) if sequence is None else sequence
@@ -109,7 +117,9 @@ class Producer:
         """Wait until the log ends there and nothing is open."""
         self.t.until(
             f"the log to end at {end}",
-            lambda: self.t.offsets(topic, partition)[1] == end and self.t.offsets(topic, partition, isolation=1)[1] == end,
+            lambda: (
+                self.t.offsets(topic, partition)[1] == end and self.t.offsets(topic, partition, isolation=1)[1] == end
+            ),
         )
 
     def offsets_to_group(self, group: str, version: int = 3) -> dict:

@@ -11,7 +11,11 @@ CLIENT = {"client_software_name": "diff", "client_software_version": "1.0"}
 
 
 def ranges(answer: dict) -> dict[str, list[int]]:
-    names = {message.key: name.removesuffix("Request") for name, message in codec.definitions().items() if name.endswith("Request")}
+    names = {
+        message.key: name.removesuffix("Request")
+        for name, message in codec.definitions().items()
+        if name.endswith("Request")
+    }
     return {names[key["api_key"]]: [key["min_version"], key["max_version"]] for key in answer["api_keys"]}
 
 

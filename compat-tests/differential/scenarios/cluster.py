@@ -51,8 +51,17 @@ def log_dirs_have_sizes_that_grow(t):
 @scenario("S-106")
 def reassignments_that_are_none(t):
     topic = t.topic()
-    for wanted in (None, [], [{"name": topic.name, "partition_indexes": [0]}], [{"name": t.name("nowhere"), "partition_indexes": [0]}]):
-        label = "all" if wanted is None else f"{len(wanted)} {'known' if wanted and wanted[0]['name'] == topic.name else ''}"
+    for wanted in (
+        None,
+        [],
+        [{"name": topic.name, "partition_indexes": [0]}],
+        [{"name": t.name("nowhere"), "partition_indexes": [0]}],
+    ):
+        label = (
+            "all"
+            if wanted is None
+            else f"{len(wanted)} {'known' if wanted and wanted[0]['name'] == topic.name else ''}"
+        )
         t.ask(label, "ListPartitionReassignments", 0, timeout_ms=1000, topics=wanted)
 
 
@@ -184,7 +193,13 @@ def scram_user_is_made_and_deleted(t):
 
     def change(deletions=(), iterations: int | None = 4096, mechanism: int = 1, name: str = user):
         upsertions = [
-            {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": b"salt", "salted_password": b"password"}
+            {
+                "name": name,
+                "mechanism": mechanism,
+                "iterations": iterations,
+                "salt": b"salt",
+                "salted_password": b"password",
+            }
         ]
         return t.call(
             "AlterUserScramCredentials",
@@ -198,7 +213,10 @@ def scram_user_is_made_and_deleted(t):
     t.see("unknown mechanism", change(mechanism=9))
     t.see("empty name", change(name=""))
     t.see("made", change())
-    t.until("it", lambda: t.call("DescribeUserScramCredentials", 0, users=[{"name": user}])["results"][0]["credential_infos"])
+    t.until(
+        "it",
+        lambda: t.call("DescribeUserScramCredentials", 0, users=[{"name": user}])["results"][0]["credential_infos"],
+    )
     t.see("described", t.call("DescribeUserScramCredentials", 0, users=[{"name": user}]))
     t.see("other mechanism deleted", change(deletions=(2,)))
     t.see("deleted", change(deletions=(1,)))

@@ -9,7 +9,9 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
-def describe(t, kind: int, name: str, *keys: str, version: int = 4, synonyms: bool = False, documents: bool = False) -> dict:
+def describe(
+    t, kind: int, name: str, *keys: str, version: int = 4, synonyms: bool = False, documents: bool = False
+) -> dict:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": list(keys) or None}
     answer = t.call(
         "DescribeConfigs", version, resources=[resource], include_synonyms=synonyms, include_documentation=documents
@@ -21,7 +23,9 @@ def configs(found: dict) -> dict[str, dict]:
     return {config["name"]: config for config in found["configs"]}
 
 
-def alter(t, kind: int, name: str, *changes: tuple[int, str, str | None], version: int = 1, validate_only=False) -> dict:
+def alter(
+    t, kind: int, name: str, *changes: tuple[int, str, str | None], version: int = 1, validate_only=False
+) -> dict:
     rows = [{"name": key, "config_operation": operation, "value": value} for operation, key, value in changes]
     answer = t.call(
         "IncrementalAlterConfigs",
@@ -149,7 +153,9 @@ def broker_configs_that_tools_read(t):
 
 @scenario("S-68 S-67")
 def type_source_and_flags_of_broker_configs(t):
-    found = describe(t, BROKER, "0", "num.partitions", "group.initial.rebalance.delay.ms", "log.dirs", "node.id", "message.max.bytes")
+    found = describe(
+        t, BROKER, "0", "num.partitions", "group.initial.rebalance.delay.ms", "log.dirs", "node.id", "message.max.bytes"
+    )
     for config in found["configs"]:
         if config["name"] in ("log.dirs", "node.id"):
             config["value"] = "its own"
@@ -177,7 +183,10 @@ def broker_loggers(t):
 def group_configs(t):
     name = t.name("g")
     found = configs(describe(t, GROUP, name))
-    t.see("names and values", {key: config["value"] for key, config in sorted(found.items()) if key.startswith("consumer.")})
+    t.see(
+        "names and values",
+        {key: config["value"] for key, config in sorted(found.items()) if key.startswith("consumer.")},
+    )
     t.see("set", alter(t, GROUP, name, (SET, "consumer.session.timeout.ms", "46000")))
     t.until("it", lambda: value(t, name, "consumer.session.timeout.ms", GROUP) == "46000")
     t.see("described", describe(t, GROUP, name, "consumer.session.timeout.ms", synonyms=True))
@@ -220,7 +229,9 @@ def list_config_resources(t):
 def set_and_delete(t):
     topic = t.topic()
     for version in (0, 1):
-        t.see(f"set v{version}", alter(t, TOPIC, topic.name, (SET, "retention.ms", f"100{version}000"), version=version))
+        t.see(
+            f"set v{version}", alter(t, TOPIC, topic.name, (SET, "retention.ms", f"100{version}000"), version=version)
+        )
         t.until("it", lambda version=version: value(t, topic.name, "retention.ms") == f"100{version}000")
     t.see("described", describe(t, TOPIC, topic.name, "retention.ms", synonyms=True))
     t.see("delete", alter(t, TOPIC, topic.name, (DELETE, "retention.ms", None)))

@@ -62,7 +62,13 @@ def unknown_api_key_closes(t):
 
 @scenario("S-5", bugs=(25, 41, 54, 61))
 def version_below_the_range_closes(t):
-    for api, version in (("Fetch", 3), ("ListOffsets", 0), ("OffsetCommit", 1), ("OffsetFetch", 0), ("CreateTopics", 1)):
+    for api, version in (
+        ("Fetch", 3),
+        ("ListOffsets", 0),
+        ("OffsetCommit", 1),
+        ("OffsetFetch", 0),
+        ("CreateTopics", 1),
+    ):
         conn = t.connect()
         conn.send_frame(conn.header(api, version) + bytes(64))
         t.see(f"{api} v{version}", conn.state())
@@ -155,7 +161,12 @@ def responses_come_in_the_order_of_the_requests(t):
     order = []
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     conn.send(
-        "Fetch", 11, max_wait_ms=700, min_bytes=1, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [part]}]
+        "Fetch",
+        11,
+        max_wait_ms=700,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[{"topic": topic.name, "partitions": [part]}],
     )
     conn.send("Metadata", 1, topics=[])
     conn.send("ApiVersions", 0)
@@ -173,7 +184,12 @@ def long_poll_holds_back_what_is_behind_it(t):
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     begun = time.monotonic()
     conn.send(
-        "Fetch", 11, max_wait_ms=800, min_bytes=1, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [part]}]
+        "Fetch",
+        11,
+        max_wait_ms=800,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[{"topic": topic.name, "partitions": [part]}],
     )
     conn.send("ApiVersions", 0)
     conn.frame()
@@ -220,10 +236,14 @@ def idle_connection_stays_open(t):
 @scenario("S-11")
 def nothing_is_throttled_without_quotas(t):
     t.see("metadata", t.call("Metadata", 9, topics=[])["throttle_time_ms"])
-    t.see("versions", t.call("ApiVersions", 3, client_software_name="a", client_software_version="1")["throttle_time_ms"])
+    t.see(
+        "versions", t.call("ApiVersions", 3, client_software_name="a", client_software_version="1")["throttle_time_ms"]
+    )
     topic = t.topic()
     part = {"index": 0, "records": batch.make(b"a")}
-    produced = t.call("Produce", 9, acks=1, timeout_ms=1000, topic_data=[{"name": topic.name, "partition_data": [part]}])
+    produced = t.call(
+        "Produce", 9, acks=1, timeout_ms=1000, topic_data=[{"name": topic.name, "partition_data": [part]}]
+    )
     t.see("produce", produced["throttle_time_ms"])
 
 

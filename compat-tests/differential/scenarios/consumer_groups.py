@@ -107,7 +107,12 @@ def requests_that_are_invalid(t):
         ("-2 without an instance", -2, {}),
     ):
         member = Consumer(t, name)
-        fields = {"subscribed_topic_names": [topic.name], "topic_partitions": [], "rebalance_timeout_ms": 10_000, **more}
+        fields = {
+            "subscribed_topic_names": [topic.name],
+            "topic_partitions": [],
+            "rebalance_timeout_ms": 10_000,
+            **more,
+        }
         t.see(label, member.beat(epoch, **fields))
 
 
@@ -229,7 +234,10 @@ def session_that_ends(t):
     resource = {"resource_type": 32, "resource_name": name, "configs": rows}
     t.see("config", t.call("IncrementalAlterConfigs", 1, resources=[resource])["responses"][0]["error_code"])
     wanted = {"resource_type": 32, "resource_name": name, "configuration_keys": ["consumer.session.timeout.ms"]}
-    t.until("the config", lambda: t.call("DescribeConfigs", 4, resources=[wanted])["results"][0]["configs"][0]["value"] == "1100")
+    t.until(
+        "the config",
+        lambda: t.call("DescribeConfigs", 4, resources=[wanted])["results"][0]["configs"][0]["value"] == "1100",
+    )
     member = Consumer(t, name)
     member.join(topic)
     t.until("the member gone", lambda: not described(t, name)["members"])
@@ -361,7 +369,10 @@ def group_types_meet(t):
     member = Consumer(t, name + "2")
     member.join(topic)
     t.see("connect into consumer", Member(t, name + "2").join(kind="connect", version=3))
-    t.see("no subscription into consumer", Member(t, name + "2").join(version=3, protocols=[{"name": "range", "metadata": b""}]))
+    t.see(
+        "no subscription into consumer",
+        Member(t, name + "2").join(version=3, protocols=[{"name": "range", "metadata": b""}]),
+    )
 
 
 @scenario("S-92")

@@ -26,7 +26,9 @@ def session(t, version: int = 11, on=None, topics=(), **values) -> dict:
 
 
 def part(topic, *partitions: int, offset: int = 0, **more) -> dict:
-    parts = [{"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **more} for index in partitions]
+    parts = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **more} for index in partitions
+    ]
     return {"topic": topic.name, "topic_id": topic.id, "partitions": parts}
 
 
@@ -86,7 +88,9 @@ def space_of_the_request_is_shared_in_order(t):
     size = len(batch.make(b"a" * 500))
     for limit in (1, size, 2 * size, 3 * size, 5 * size):
         answer = session(t, topics=[part(topic, 2, 0, 1)], session_epoch=-1, max_bytes=limit)
-        counts = {one["partition_index"]: len(batch.split(one["records"])) for one in answer["responses"][0]["partitions"]}
+        counts = {
+            one["partition_index"]: len(batch.split(one["records"])) for one in answer["responses"][0]["partitions"]
+        }
         t.see(f"limit {limit}", [counts.get(index) for index in (2, 0, 1)])
 
 
@@ -262,7 +266,9 @@ def session_is_opened_and_answers_only_what_changed(t):
     t.see("opened", first)
     number = first["session_id"]
     for epoch in (1, 2):
-        answer = session(t, on=conn, topics=[part(topic, 0, offset=1)] if epoch == 1 else [], session_id=number, session_epoch=epoch)
+        answer = session(
+            t, on=conn, topics=[part(topic, 0, offset=1)] if epoch == 1 else [], session_id=number, session_epoch=epoch
+        )
         t.see(f"epoch {epoch}", answer)
     t.append(topic, b"b", partition=1)
     t.see("after a record", session(t, on=conn, session_id=number, session_epoch=3))

@@ -48,7 +48,10 @@ def coordinator_of_a_transactional_id(t):
 def coordinator_is_a_listed_broker(t):
     found = t.call("FindCoordinator", 3, key=group(t))
     brokers = t.call("Metadata", 9, topics=[])["brokers"]
-    t.see("listed", [found["node_id"], found["host"], found["port"]] in [[b["node_id"], b["host"], b["port"]] for b in brokers])
+    t.see(
+        "listed",
+        [found["node_id"], found["host"], found["port"]] in [[b["node_id"], b["host"], b["port"]] for b in brokers],
+    )
 
 
 @scenario("S-75")

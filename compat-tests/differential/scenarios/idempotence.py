@@ -35,7 +35,15 @@ def producer_id_with_odd_values(t):
     t.ask("timeout 0", "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=0)
     t.ask("timeout -1", "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=-1)
     pid = new_id(t)
-    t.ask("id and epoch", "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000, producer_id=pid, producer_epoch=0)
+    t.ask(
+        "id and epoch",
+        "InitProducerId",
+        4,
+        transactional_id=None,
+        transaction_timeout_ms=1000,
+        producer_id=pid,
+        producer_epoch=0,
+    )
     t.ask("id alone", "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000, producer_id=pid)
     t.ask("epoch alone", "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000, producer_epoch=3)
     t.ask("empty transactional id", "InitProducerId", 4, transactional_id="", transaction_timeout_ms=1000)

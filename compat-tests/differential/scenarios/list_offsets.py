@@ -31,7 +31,14 @@ def latest_and_earliest_at_every_version(t):
 def special_timestamps_by_version(t):
     topic = t.topic()
     t.append(topic, row(5), row(3))
-    for timestamp, versions in ((-3, (6, 7, 8)), (-4, (7, 8, 9)), (-5, (8, 9, 10)), (-6, (10, 11)), (-7, (11,)), (-100, (7,))):
+    for timestamp, versions in (
+        (-3, (6, 7, 8)),
+        (-4, (7, 8, 9)),
+        (-5, (8, 9, 10)),
+        (-6, (10, 11)),
+        (-7, (11,)),
+        (-100, (7,)),
+    ):
         for version in versions:
             t.see(f"{timestamp} v{version}", at(t, topic, timestamp, version))
 

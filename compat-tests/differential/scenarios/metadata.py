@@ -66,7 +66,9 @@ def ids_or_null_names_in_versions_10_and_11(t):
     for version in (10, 11):
         t.see(f"v{version} null name", t.call("Metadata", version, topics=[{"name": None}]))
         t.see(f"v{version} id", t.call("Metadata", version, topics=[{"topic_id": topic.id, "name": None}]))
-        t.see(f"v{version} id and name", t.call("Metadata", version, topics=[{"topic_id": topic.id, "name": topic.name}]))
+        t.see(
+            f"v{version} id and name", t.call("Metadata", version, topics=[{"topic_id": topic.id, "name": topic.name}])
+        )
 
 
 @scenario("S-19")
@@ -106,7 +108,13 @@ def internal_topics_are_marked(t):
     t.coordinator(t.name("g"))
     part = {"partition_index": 0, "committed_offset": 1}
     topic = t.topic()
-    t.call("OffsetCommit", 7, group_id=t.name("g"), generation_id_or_member_epoch=-1, topics=[{"name": topic.name, "partitions": [part]}])
+    t.call(
+        "OffsetCommit",
+        7,
+        group_id=t.name("g"),
+        generation_id_or_member_epoch=-1,
+        topics=[{"name": topic.name, "partitions": [part]}],
+    )
     found = one(t, "__consumer_offsets")
     t.see("internal", [found["error_code"], found["is_internal"]])
     t.see("ordinary", one(t, topic.name)["is_internal"])
@@ -146,7 +154,10 @@ def authorized_operations_when_asked(t):
             include_topic_authorized_operations=True,
             include_cluster_authorized_operations=True,
         )
-        t.see(f"v{version}", [answer.get("cluster_authorized_operations"), answer["topics"][0]["topic_authorized_operations"]])
+        t.see(
+            f"v{version}",
+            [answer.get("cluster_authorized_operations"), answer["topics"][0]["topic_authorized_operations"]],
+        )
     answer = t.call("DescribeCluster", 0, include_cluster_authorized_operations=True)
     t.see("DescribeCluster", answer["cluster_authorized_operations"])
 
@@ -193,7 +204,9 @@ def describe_topic_partitions_goes_on_from_its_cursor(t):
             response_partition_limit=2,
             cursor=cursor,
         )
-        seen.append([[topic["name"], [part["partition_index"] for part in topic["partitions"]]] for topic in answer["topics"]])
+        seen.append(
+            [[topic["name"], [part["partition_index"] for part in topic["partitions"]]] for topic in answer["topics"]]
+        )
         cursor = answer["next_cursor"]
         if cursor is None:
             break

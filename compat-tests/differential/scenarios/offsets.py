@@ -236,6 +236,8 @@ def offsets_outlive_the_members(t):
     commit(t, name, topic, 9, member_id=member.id, generation_id_or_member_epoch=member.generation)
     member.leave()
     t.see("kept", committed(t, name, topic))
-    t.see_error("commit of the one that left", commit(t, name, topic, 10, member_id=member.id, generation_id_or_member_epoch=1))
+    t.see_error(
+        "commit of the one that left", commit(t, name, topic, 10, member_id=member.id, generation_id_or_member_epoch=1)
+    )
     t.see_error("simple commit", commit(t, name, topic, 11))
     t.see("kept then", committed(t, name, topic))

@@ -76,7 +76,12 @@ def crc_is_wrong(t):
 @scenario("S-27")
 def batch_length_is_wrong(t):
     good = batch.make(b"a")
-    for label, length in (("longer", len(good) - 12 + 5), ("shorter", len(good) - 12 - 3), ("tiny", 10), ("negative", -1)):
+    for label, length in (
+        ("longer", len(good) - 12 + 5),
+        ("shorter", len(good) - 12 - 3),
+        ("tiny", 10),
+        ("negative", -1),
+    ):
         refused(t, label, batch.make(b"a", length=length), versions=(9,))
 
 

@@ -38,7 +38,11 @@ def rows(t, topic, isolation: int = 0) -> list[list]:
         for one in shown:
             if one["attributes"] & batch.CONTROL:
                 continue
-            found += [[record["offset"], record["key"], record["value"]] for record in one["records"] if record["offset"] >= offset]
+            found += [
+                [record["offset"], record["key"], record["value"]]
+                for record in one["records"]
+                if record["offset"] >= offset
+            ]
         offset = shown[-1]["offsets"][1] + 1
     return found
 
@@ -155,7 +159,12 @@ def compaction_and_aborted_rows(t):
 def compaction_keeps_headers_and_times(t):
     topic = t.topic(**SOON)
     stamp = BASE_TIME + 5
-    t.append(topic, Row(b"1", b"a", time=BASE_TIME), Row(b"2", b"a", ((b"h", b"1"), (b"h", None)), time=stamp), codec=batch.GZIP)
+    t.append(
+        topic,
+        Row(b"1", b"a", time=BASE_TIME),
+        Row(b"2", b"a", ((b"h", b"1"), (b"h", None)), time=stamp),
+        codec=batch.GZIP,
+    )
     compacted(t, topic, {"a": "2"})
     first = batch.show(t.fetch(topic, 0)["records"])[0]
     t.see("record", first["records"])
@@ -194,7 +203,11 @@ def retention_by_size(t):
 @scenario("S-66 S-73")
 def compact_and_delete_together(t):
     # Compaction itself is put off: it would merge the young into the old, which then outlive their time.
-    later = {"min__cleanable__dirty__ratio": 0.99, "min__compaction__lag__ms": 60_000, "max__compaction__lag__ms": 120_000}
+    later = {
+        "min__cleanable__dirty__ratio": 0.99,
+        "min__compaction__lag__ms": 60_000,
+        "max__compaction__lag__ms": 120_000,
+    }
     topic = t.topic(**{**SOON, **later, "cleanup__policy": "compact,delete", "retention__ms": 1500})
     t.append(topic, Row(b"1", b"a", time=BASE_TIME), Row(b"1", b"b", time=BASE_TIME))
     roll(t, topic)

@@ -131,6 +131,12 @@ def append_time_for_every_topic(t):
 
 @scenario("S-67 S-68", brokers="changed")
 def changed_settings_are_described(t):
-    keys = ("num.partitions", "auto.create.topics.enable", "delete.topic.enable", "group.max.size", "transaction.max.timeout.ms")
+    keys = (
+        "num.partitions",
+        "auto.create.topics.enable",
+        "delete.topic.enable",
+        "group.max.size",
+        "transaction.max.timeout.ms",
+    )
     t.see("broker", describe(t, BROKER, "0", *keys, synonyms=True))
     t.see("topic", describe(t, 2, t.topic().name, "max.message.bytes", "message.timestamp.type", synonyms=True))

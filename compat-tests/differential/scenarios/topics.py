@@ -66,7 +66,13 @@ def more_replicas_than_brokers(t):
 def explicit_assignments(t):
     def assign(*brokers: list[int], **more):
         parts = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(brokers)]
-        return {"name": t.name(f"t{t.count}"), "num_partitions": -1, "replication_factor": -1, "assignments": parts, **more}
+        return {
+            "name": t.name(f"t{t.count}"),
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": parts,
+            **more,
+        }
 
     t.count = 0
     for label, brokers, more in (
@@ -180,13 +186,24 @@ def configs_that_contradict_each_other(t):
 def topics_as_connect_streams_and_debezium_make_them(t):
     for label, partitions, configs in (
         ("connect offsets", 25, {"cleanup.policy": "compact"}),
-        ("streams repartition", 2, {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1", "message.timestamp.type": "CreateTime"}),
+        (
+            "streams repartition",
+            2,
+            {
+                "cleanup.policy": "delete",
+                "segment.bytes": "52428800",
+                "retention.ms": "-1",
+                "message.timestamp.type": "CreateTime",
+            },
+        ),
         ("streams changelog", 2, {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}),
         ("debezium history", 1, {"cleanup.policy": "delete", "retention.ms": str(2**63 - 1), "retention.bytes": "-1"}),
         ("schema registry", 1, {"cleanup.policy": "compact"}),
     ):
         rows = [{"name": key, "value": value} for key, value in configs.items()]
-        t.see(label, create(t, {"name": t.name(label.replace(" ", "-")), "num_partitions": partitions, "configs": rows}))
+        t.see(
+            label, create(t, {"name": t.name(label.replace(" ", "-")), "num_partitions": partitions, "configs": rows})
+        )
 
 
 @scenario("S-64")

@@ -138,9 +138,7 @@ def open_transaction_holds_the_last_stable_offset(t):
     t.see("beyond it", seen(t, topic, offset=2))
     for isolation in (0, 1):
         parts = [{"partition_index": 0, "timestamp": batch.BASE_TIME}]
-        answer = t.call(
-            "ListOffsets", 7, isolation_level=isolation, topics=[{"name": topic.name, "partitions": parts}]
-        )
+        answer = t.call("ListOffsets", 7, isolation_level=isolation, topics=[{"name": topic.name, "partitions": parts}])
         t.see(f"by time, isolation {isolation}", answer["topics"][0]["partitions"][0])
     producer.end(True)
     producer.settled(topic, 4)
@@ -155,9 +153,7 @@ def largest_timestamp_and_open_transactions(t):
     producer.send(topic, batch.Row(b"b", time=batch.BASE_TIME + 9))
     for isolation in (0, 1):
         parts = [{"partition_index": 0, "timestamp": -3}]
-        answer = t.call(
-            "ListOffsets", 7, isolation_level=isolation, topics=[{"name": topic.name, "partitions": parts}]
-        )
+        answer = t.call("ListOffsets", 7, isolation_level=isolation, topics=[{"name": topic.name, "partitions": parts}])
         t.see(f"isolation {isolation}", answer["topics"][0]["partitions"][0])
     producer.end(False)
 
