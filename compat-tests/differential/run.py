@@ -13,7 +13,7 @@ import pkgutil
 import sys
 import tempfile
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from harness.broker import Broker
@@ -21,7 +21,7 @@ from harness.kafka_peer import ApacheKafka
 
 from . import scenarios
 from .compare import differences, listed, verdict
-from .scenario import SCENARIOS, Peer, Scenario, Transcript, perform
+from .scenario import SCENARIOS, Peer, Performance, Scenario, Transcript, perform
 
 # The same small values on both, so that what takes minutes takes milliseconds.
 PLAIN = {
@@ -41,19 +41,20 @@ PLAIN = {
 CHANGED = {
     **PLAIN,
     "auto.create.topics.enable": "false",
+    "connections.max.idle.ms": "6000",
     "delete.topic.enable": "false",
     "fetch.max.bytes": "2000",
     "group.initial.rebalance.delay.ms": "700",
     "group.max.size": "2",
     "log.message.timestamp.type": "LogAppendTime",
-    "max.incremental.fetch.session.cache.slots": "2",
+    "max.incremental.fetch.session.cache.slots": "0",
     "message.max.bytes": "10000",
     "num.partitions": "4",
     "offset.metadata.max.bytes": "10",
     # Short, and so not for the plain pair: a group between two steps of a scenario is empty, and would be deleted.
     "offsets.retention.check.interval.ms": "300",
     "socket.request.max.bytes": "200000",
-    "transaction.max.timeout.ms": "10000",
+    "transaction.max.timeout.ms": "60000",
 }
 SETTINGS = {"plain": PLAIN, "changed": CHANGED}
 # Internal settings of Kafka's: how long its background work waits after start.
@@ -84,6 +85,12 @@ def start_weir(folder: Path, wanted: dict[str, str]) -> tuple[Broker, list[str]]
             refused += named
 
 
+def kill_and_restart(peer: Peer) -> None:
+    peer.server.kill()
+    peer.server.start()
+    peer.greet()
+
+
 class Session:
     """The brokers named, and the scenarios' transcripts as they come."""
 
@@ -99,9 +106,11 @@ class Session:
             }
             self.peers = {which: future.result() for which, future in starting.items()}
             self.transcripts: dict[tuple[str, str], Future[Transcript]] = {}
-            for one in (one for one in chosen if not one.alone):
-                self._submit(one)
             self.alone = [one for one in chosen if one.alone]
+            self.restarting = [one for one in chosen if one.restarts]
+            for one in chosen:
+                if not one.alone and not one.restarts:
+                    self._submit(one)
         except BaseException:
             self.stop()
             raise
@@ -121,15 +130,30 @@ class Session:
             self.transcripts[one.id, name] = self.pool.submit(perform, one, self.peers[one.brokers, name])
 
     def transcript(self, name: str, peer: str) -> Transcript:
-        """Waits for it. Scenarios that must be alone run when all the others have ended."""
+        """Waits for it. Scenarios that must be alone run when all the others have ended, and then those with a restart."""
         if (name, peer) not in self.transcripts:
-            for future in list(self.transcripts.values()):
-                future.exception()
+            wait(self.transcripts.values())
             for one in self.alone:
                 self._submit(one)
-                for running in self.names:
-                    self.transcripts[one.id, running].exception()
+                wait(self.transcripts.values())
+            self.alone = []
+        if (name, peer) not in self.transcripts:
+            self._restart()
         return self.transcripts[name, peer].result()
+
+    def _restart(self) -> None:
+        """Every scenario up to its restart, kill -9 of their brokers, and the rest."""
+        begun = {
+            (one, name): self.pool.submit(Performance, one, self.peers[one.brokers, name])
+            for one in self.restarting
+            for name in self.names
+        }
+        wait(begun.values())
+        killed = {(one.brokers, name) for one, name in begun}
+        for future in [self.pool.submit(kill_and_restart, self.peers[key]) for key in sorted(killed)]:
+            future.result()
+        for (one, name), performance in begun.items():
+            self.transcripts[one.id, name] = self.pool.submit(performance.result().go_on)
 
     def stop(self) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)

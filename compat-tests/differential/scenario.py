@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 import time
@@ -25,6 +26,10 @@ class Scenario:
     alone: bool
     brokers: str
 
+    @property
+    def restarts(self) -> bool:
+        return inspect.isgeneratorfunction(self.run)
+
 
 SCENARIOS: dict[str, Scenario] = {}
 
@@ -32,6 +37,7 @@ SCENARIOS: dict[str, Scenario] = {}
 def scenario(items: str, bugs: tuple[int, ...] = (), alone: bool = False, brokers: str = "plain"):
     """Registers a function as `theme.function`.
 
+    A generator function is one whose broker is killed (-9) and started again at its `yield`.
     `alone`: it turns something that other scenarios would notice. `brokers`: which of `run.SETTINGS` they have.
     """
 
@@ -66,6 +72,11 @@ class Peer:
 
     def __init__(self, name: str, server):
         self.name, self.server, self.port = name, server, server.kafka_port
+        self.advertised: dict[int, range] = {}
+        self.greet()
+
+    def greet(self) -> None:
+        """Ask what it serves, and wait until it serves it."""
         connection = Connection(self.port)
         answer = connection.call("ApiVersions", 3, client_software_name="diff", client_software_version="1")
         self.advertised = {
@@ -281,27 +292,50 @@ class Stage:
 
         self.until(f"the coordinator of {key}", found)
 
-    def close(self) -> None:
+    def forget_connections(self) -> None:
         for connection in self.connections:
             connection.close()
+        self.connections, self._shared = [], None
+
+
+class Performance:
+    """One scenario on one broker. A scenario that is a generator stops at its `yield`, and the broker is killed there."""
+
+    def __init__(self, one: Scenario, peer: Peer):
+        self.stage = Stage(peer, one.id)
+        self.transcript = self.stage.transcript
+        self.waiting = None
+        self._step(lambda: one.run(self.stage))
+
+    def go_on(self) -> Transcript:
+        """What comes after the restart."""
+        if self.waiting is not None:
+            self.stage.forget_connections()
+            rest, self.waiting = self.waiting, None
+            self._step(lambda: next(rest, None))
+        return self.transcript
+
+    def _step(self, action: Callable[[], object]) -> None:
+        stage, transcript = self.stage, self.transcript
+        try:
+            result = action()
+            if inspect.isgenerator(result):
+                next(result)
+                self.waiting = result
+        except (NotAdvertised, TimeoutError) as ended:
+            transcript.ended = str(ended).replace(stage.unique, "")
+        except Closed as ended:
+            transcript.ended = f"the connection was closed {ended}"
+            transcript.trace = traceback.format_exc()
+        except NoAnswer as ended:
+            transcript.ended = f"no answer {ended}"
+            transcript.trace = traceback.format_exc()
+        except Exception as error:  # whatever it was, it is what this broker did to the scenario
+            transcript.ended = f"{type(error).__name__}: {error}".replace(stage.unique, "")
+            transcript.trace = traceback.format_exc()
+        finally:
+            stage.forget_connections()
 
 
 def perform(one: Scenario, peer: Peer) -> Transcript:
-    stage = Stage(peer, one.id)
-    transcript = stage.transcript
-    try:
-        one.run(stage)
-    except (NotAdvertised, TimeoutError) as ended:
-        transcript.ended = str(ended).replace(stage.unique, "")
-    except Closed as ended:
-        transcript.ended = f"the connection was closed {ended}"
-        transcript.trace = traceback.format_exc()
-    except NoAnswer as ended:
-        transcript.ended = f"no answer {ended}"
-        transcript.trace = traceback.format_exc()
-    except Exception as error:  # whatever it was, it is what this broker did to the scenario
-        transcript.ended = f"{type(error).__name__}: {error}".replace(stage.unique, "")
-        transcript.trace = traceback.format_exc()
-    finally:
-        stage.close()
-    return transcript
+    return Performance(one, peer).transcript

@@ -238,7 +238,7 @@ def describe_topic_partitions_with_a_cursor_that_is_wrong(t):
         t.see(label, state)
 
 
-@scenario("S-19 S-20")
+@scenario("S-19")
 def partition_count_of_automatic_creation_is_the_default(t):
     name = t.name("auto")
     one(t, name, create=True)

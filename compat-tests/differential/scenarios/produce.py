@@ -462,7 +462,7 @@ def hints_of_version_10_are_absent_without_a_reason(t):
         t.see(f"v{version}", sorted(answer))
 
 
-@scenario("S-42")
+@scenario("S-27")
 def unused_attribute_bits(t):
     for bit in (0x40, 0x80, 0x4000):
         topic = t.topic(f"bit-{bit}")

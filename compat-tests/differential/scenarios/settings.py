@@ -6,6 +6,7 @@ import struct
 import time
 
 from .. import batch
+from ..connection import Closed
 from ..members import Member, commit
 from ..scenario import scenario
 from ..transactional import Producer
@@ -51,6 +52,23 @@ def largest_request(t):
         t.see(f"{size} bytes", conn.state(0.5))
 
 
+@scenario("S-10", brokers="changed")
+def idle_connection_is_closed(t):
+    conn = t.connect()
+    begun = time.monotonic()
+    t.see("state", conn.state(18))
+    t.see("not before its time", time.monotonic() - begun >= 5.5)
+
+
+@scenario("S-10 S-49", brokers="changed")
+def long_poll_and_idle_time(t):
+    topic = t.topic()
+    try:
+        t.see("answer", t.fetch(topic, max_wait_ms=8000)["error_code"])
+    except Closed:
+        t.see("answer", "closed")
+
+
 @scenario("S-48", brokers="changed")
 def largest_fetch(t):
     topic = t.topic(partitions=3)
@@ -64,19 +82,15 @@ def largest_fetch(t):
     t.see("batches", [len(batch.split(part["records"])) for part in answer["responses"][0]["partitions"]])
 
 
-@scenario("S-55", brokers="changed", alone=True)
-def fetch_sessions_run_out(t):
+@scenario("S-55", brokers="changed")
+def no_fetch_sessions(t):
     topic = t.topic()
     parts = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
-    opened = [
-        t.call("Fetch", 11, session_epoch=0, max_bytes=1000, topics=[{"topic": topic.name, "partitions": parts}])
-        for _ in range(4)
-    ]
-    t.see("opened", [answer["session_id"] != 0 for answer in opened])
-    t.see("errors", [answer["error_code"] for answer in opened])
-    t.see("last answer", opened[-1]["responses"])
-    for answer in opened[:2]:
-        t.call("Fetch", 11, session_id=answer["session_id"], session_epoch=-1, max_bytes=1000, topics=[])
+    for version in (7, 11, 12):
+        answer = t.call(
+            "Fetch", version, session_epoch=0, max_bytes=1000, topics=[{"topic": topic.name, "partitions": parts}]
+        )
+        t.see(f"v{version}", answer)
 
 
 @scenario("S-77", brokers="changed")
@@ -115,8 +129,8 @@ def longest_metadata(t):
 
 @scenario("S-94", bugs=(50,), brokers="changed")
 def longest_transaction(t):
-    Producer(t, timeout_ms=10_000).begin()
-    for timeout in (10_000, 10_001):
+    Producer(t, timeout_ms=60_000).begin()
+    for timeout in (60_000, 60_001):
         producer = Producer(t, f"tx{timeout}", timeout)
         t.coordinator(producer.name, 1)
         t.see(f"{timeout} ms", producer.ask_id())
