@@ -172,6 +172,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", choices=("kafka", "weir"), help="only this broker: its transcripts")
     parser.add_argument("-v", "--verbose", action="store_true", help="both transcripts")
+    parser.add_argument(
+        "--rows", action="store_true", help="what is not listed as rows for differences.md, without reasons"
+    )
     parser.add_argument("--quiet", action="store_true", help="only what ended early, or differs")
     parser.add_argument("names", nargs="*", help="scenarios, or beginnings of their names; all when none is given")
     asked = parser.parse_args()
@@ -192,7 +195,12 @@ def main() -> int:
                     if only.ended or not asked.quiet:
                         print(f"{name}\n{show(only)}")
                     continue
-                said = verdict(name, differences(transcripts["kafka"], transcripts["weir"]), expected)
+                found = differences(transcripts["kafka"], transcripts["weir"])
+                said = verdict(name, found, expected)
+                if asked.rows:
+                    if said:
+                        print(f"| `{name}` | {'<br>'.join(found)} | |")
+                    continue
                 if transcripts["kafka"].ended:
                     said = f"did not run on Apache Kafka: {show(transcripts['kafka'])}"
                 bad += said is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from differential import codec
 from differential.compare import differences, listed, verdict
 from differential.run import SCENARIOS, Session, show
 
@@ -52,6 +53,14 @@ def test_weir_takes_the_settings_that_kafka_takes(brokers):
     found = [f"setting: Weir refuses {name}" for name in sorted(brokers.refused)]
     said = verdict("broker.settings", found, listed())
     assert said is None, said
+
+
+def test_every_message_of_kafkas_is_encoded_and_decoded(brokers):
+    for message in codec.definitions().values():
+        for version in message.valid:
+            values = {member.name: member.default_value() for member in message.fields}
+            once = codec.encode(message, version, values)
+            assert codec.encode(message, version, codec.decode(message, version, once)) == once, (message.name, version)
 
 
 def test_every_listed_difference_is_of_a_scenario():
