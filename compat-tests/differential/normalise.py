@@ -87,10 +87,14 @@ class Normaliser:
 
     def plain(self, value, name: str = ""):
         if isinstance(value, dict):
+            silent = SILENT
+            if value.get("error_code") and value.get("base_offset") == -1:
+                # Beside a refused batch Kafka has the log's start or -1, by where it was refused; no client looks at it.
+                silent = SILENT | {"log_start_offset": value.get("log_start_offset")}
             return {
                 key: self.plain(item, key)
                 for key, item in value.items()
-                if not (key in SILENT and item == SILENT[key]) and not (key.startswith("unknown_tag_"))
+                if not (key in silent and item == silent[key]) and not (key.startswith("unknown_tag_"))
             }
         if isinstance(value, (list, tuple)):
             return [

@@ -281,7 +281,9 @@ fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,
-        aborted_transactions: None,
+        // Kafka's answer for what is not there has the field's default, an empty list; that of a failed read has none.
+        aborted_transactions: matches!(code, ResponseError::UnknownTopicOrPartition | ResponseError::UnknownTopicId)
+            .then(Vec::new),
         records: Vec::new(),
     }
 }
