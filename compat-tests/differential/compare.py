@@ -56,7 +56,7 @@ def _walk(path: str, expected, found, lines: list[str]) -> None:
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for number, (one, other) in enumerate(zip(expected, found)):
             _walk(f"{path}[{number}]", one, other, lines)
-    elif path.endswith("error_message") and not expected and found:
+    elif path.endswith("error_message") and not expected:
         pass  # a sentence where Kafka has none tells the user more, and clients show it as they show Kafka's
     elif expected != found:
         lines.append(f"{path}: Kafka {_short(expected)}, Weir {_short(found)}")

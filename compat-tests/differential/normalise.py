@@ -88,9 +88,12 @@ class Normaliser:
     def plain(self, value, name: str = ""):
         if isinstance(value, dict):
             silent = SILENT
+            if value.get("error_code") == 0:
+                # Kafka says nothing, an empty text or NONE's own sentence, by API.
+                silent = silent | {"error_message": value.get("error_message")}
             if value.get("error_code") and value.get("base_offset") == -1:
                 # Beside a refused batch Kafka has the log's start or -1, by where it was refused; no client looks at it.
-                silent = SILENT | {"log_start_offset": value.get("log_start_offset")}
+                silent = silent | {"log_start_offset": value.get("log_start_offset")}
             return {
                 key: self.plain(item, key)
                 for key, item in value.items()
