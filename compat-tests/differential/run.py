@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import pkgutil
+import re
 import sys
 import tempfile
 import time
@@ -79,8 +80,9 @@ def start_weir(folder: Path, wanted: dict[str, str]) -> tuple[Broker, list[str]]
         try:
             return server.start(), sorted(refused)
         except AssertionError:
-            named = [name for name in settings if name in server.log_tail()]
-            if server.running or not named:
+            # "unknown config `a`: did you mean `b`?": the first one named is the one refused.
+            named = re.findall(r"`([a-z.]+)`", server.log_tail())[:1]
+            if server.running or not named or named[0] not in settings:
                 raise
             refused += named
 

@@ -72,7 +72,10 @@ async fn alter(
     let mut overrides = BTreeMap::new();
     for config in resource.configs {
         let name = config.name.to_string();
-        let Some(value) = config.value else { return Err(failed(ConfigError::NoValue { name }.into())) };
+        let Some(value) = config.value else {
+            // Kafka finds fault with the request, not with the config.
+            return Err((ResponseError::InvalidRequest, ConfigError::NoValue { name }.to_string()));
+        };
         if overrides.insert(name.clone(), value.to_string()).is_some() {
             return Err(failed(TopicError::DuplicateConfig(name)));
         }

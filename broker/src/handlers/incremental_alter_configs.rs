@@ -10,6 +10,7 @@ use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsRe
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
+use weir_model::config::ConfigError;
 
 use super::alter_configs::check_resource;
 use super::{CloseConnection, Reply, RequestContext};
@@ -64,5 +65,10 @@ fn to_change(config: AlterableConfig) -> Result<ConfigChange, (ResponseError, St
             return Err((ResponseError::InvalidRequest, reason));
         }
     };
+    if config.value.is_none() && !matches!(operation, ConfigOperation::Delete) {
+        // Kafka finds fault with the request, not with the config.
+        let reason = ConfigError::NoValue { name: config.name.to_string() }.to_string();
+        return Err((ResponseError::InvalidRequest, reason));
+    }
     Ok(ConfigChange { name: config.name.to_string(), operation, value: config.value.map(|value| value.to_string()) })
 }

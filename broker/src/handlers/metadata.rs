@@ -87,8 +87,12 @@ fn refuse(
     topics: &[MetadataRequestTopic],
 ) -> Result<Reply, CloseConnection> {
     let code = ResponseError::InvalidRequest;
-    let answers =
-        topics.iter().map(|topic| failed(topic.name.clone().unwrap_or_default(), topic.topic_id, code)).collect();
+    // These versions cannot say that there is no name: an empty one stands for it.
+    let answers = topics.iter().map(|topic| {
+        let name = topic.name.clone().unwrap_or_default();
+        failed(name.clone(), topic.topic_id, code).with_name(Some(name))
+    });
+    let answers = answers.collect();
     context.ready(&response.with_topics(answers))
 }
 

@@ -68,8 +68,8 @@ impl Topics {
         if !topic.internal && INTERNAL_NAMES.contains(&name.as_str()) {
             return Err(TopicError::Reserved(topic.name));
         }
-        let partitions = self.partition_count(&topic)?;
         self.check_replicas(&topic)?;
+        let partitions = self.partition_count(&topic)?;
         let _change = self.change.lock().await;
         self.check_collision(&name)?;
         let created = if topic.validate_only {

@@ -339,7 +339,15 @@ def session_shows_a_deleted_topic(t):
     topic, other = t.topic("a"), t.topic("b")
     number = session(t, topics=[part(topic, 0), part(other, 0)], session_epoch=0)["session_id"]
     t.call("DeleteTopics", 5, topic_names=[topic.name], timeout_ms=5000)
-    t.until("it gone", lambda: t.call("Metadata", 9, topics=[{"name": topic.name}])["topics"][0]["error_code"] == 3)
+    t.until(
+        "it gone",
+        lambda: (
+            t.call("Metadata", 9, topics=[{"name": topic.name}], allow_auto_topic_creation=False)["topics"][0][
+                "error_code"
+            ]
+            == 3
+        ),
+    )
     t.see("answer", session(t, session_id=number, session_epoch=1)["responses"])
 
 

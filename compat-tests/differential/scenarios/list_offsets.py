@@ -22,7 +22,7 @@ def row(time: int, value: bytes = b"v") -> Row:
 def latest_and_earliest_at_every_version(t):
     topic = t.topic()
     t.append(topic, b"a", b"b")
-    for version in range(1, 12):
+    for version in range(1, 11):
         for timestamp in (-1, -2):
             t.see(f"v{version} {timestamp}", at(t, topic, timestamp, version))
 
@@ -35,12 +35,20 @@ def special_timestamps_by_version(t):
         (-3, (6, 7, 8)),
         (-4, (7, 8, 9)),
         (-5, (8, 9, 10)),
-        (-6, (10, 11)),
-        (-7, (11,)),
+        (-6, (10,)),
+        (-7, (10,)),
         (-100, (7,)),
     ):
         for version in versions:
             t.see(f"{timestamp} v{version}", at(t, topic, timestamp, version))
+
+
+@scenario("S-59")
+def version_11(t):
+    topic = t.topic()
+    t.append(topic, row(5), row(3))
+    for timestamp in (-1, -2, -3, -4, -5, -6, -7, BASE_TIME + 4):
+        t.see("T+4" if timestamp > 0 else f"{timestamp}", at(t, topic, timestamp, 11))
 
 
 @scenario("S-59", bugs=(5,))
@@ -69,7 +77,7 @@ def no_record_at_or_after_a_timestamp(t):
     topic = t.topic()
     t.see("empty topic", at(t, topic, BASE_TIME))
     t.append(topic, row(10))
-    for version in (1, 4, 7, 11):
+    for version in (1, 4, 7, 10):
         t.see(f"v{version}", at(t, topic, BASE_TIME + 11, version))
     t.see("far future", at(t, topic, 0x7FFFFFFFFFFFFFFF))
 

@@ -18,11 +18,23 @@ def group(t) -> str:
 @scenario("S-83 S-84", bugs=(26, 43, 50))
 def commit_and_fetch_at_every_version(t):
     name, topic = group(t), t.topic()
-    for version in range(2, 11):
+    for version in range(2, 10):
         code = commit(t, name, topic, version, version, metadata=f"m{version}", committed_leader_epoch=3)
         t.see_error(f"commit v{version}", code)
-    for version in range(1, 11):
+    for version in range(1, 10):
         t.see(f"fetch v{version}", committed(t, name, topic, version))
+
+
+@scenario("S-83 S-84 S-56")
+def topic_ids_of_version_10(t):
+    name, topics = group(t), [t.topic("a"), t.topic("b", partitions=2)]
+    nowhere = type(topics[0])(t.name("nowhere"), uuid.UUID(int=0xABC))
+    for number, topic in enumerate(topics):
+        t.see_error(f"commit {number}", commit(t, name, topic, number, 10, metadata="m"))
+    t.see_error("unknown id", commit(t, name, nowhere, 1, version=10))
+    t.see("fetch", committed(t, name, topics[0], 10))
+    t.see("fetch all", committed(t, name, None, 10))
+    t.see("fetch an unknown id", committed(t, name, nowhere, 10))
 
 
 @scenario("S-83")
@@ -80,7 +92,6 @@ def commit_to_the_unknown(t):
     nowhere = type(topic)(t.name("nowhere"), uuid.UUID(int=0xABC))
     t.see_error("partition", commit(t, name, topic, 1, partition=8))
     t.see_error("topic", commit(t, name, nowhere, 1))
-    t.see_error("topic id", commit(t, name, nowhere, 1, version=10))
     t.see_error("negative offset", commit(t, name, topic, -1))
     t.see_error("beyond the log", commit(t, name, topic, 1 << 40))
     t.see_error("empty group", commit(t, "", topic, 1))
@@ -96,7 +107,6 @@ def fetch_of_what_was_never_committed(t):
     t.see("other partitions", committed(t, name, topic, partitions=(0, 1, 9)))
     nowhere = type(topic)(t.name("nowhere"), uuid.UUID(int=0xABC))
     t.see("unknown topic", committed(t, name, nowhere))
-    t.see("unknown topic id", committed(t, name, nowhere, 10))
 
 
 @scenario("S-84", bugs=(43,))
@@ -104,7 +114,7 @@ def null_topics_mean_all(t):
     name, topics = group(t), [t.topic("a"), t.topic("b", partitions=2)]
     for number, topic in enumerate(topics):
         commit(t, name, topic, number + 1)
-    for version in (2, 5, 7, 8, 9, 10):
+    for version in (2, 5, 7, 8, 9):
         t.see(f"v{version}", committed(t, name, None, version))
     t.see("empty list", t.call("OffsetFetch", 7, group_id=name, topics=[]))
 
