@@ -78,9 +78,8 @@ def _short(value) -> str:
 def verdict(name: str, found: list[str], expected: dict[str, tuple[list[str], str]]) -> str | None:
     """None when all is as it should be; else what to say."""
     clauses = expected[name][0] if name in expected else []
-    matches = {clause: [line for line in found if fnmatch.fnmatchcase(line, _pattern(clause))] for clause in clauses}
-    unlisted = [line for line in found if not any(line in lines for lines in matches.values())]
-    stale = [clause for clause, lines in matches.items() if not lines]
+    unlisted = [line for line in found if not any(_matches(line, clause) for clause in clauses)]
+    stale = stale_clauses(name, found, expected)
     said = []
     if unlisted:
         said.append("differs from Apache Kafka and is not listed in differences.md:\n" + _indent(unlisted))
@@ -89,9 +88,29 @@ def verdict(name: str, found: list[str], expected: dict[str, tuple[list[str], st
     return "\n".join(said) or None
 
 
-def _pattern(clause: str) -> str:
-    """Only `*` is special: brackets are list indices, not sets."""
-    return clause.replace("[", "[[]")
+def stale_clauses(name: str, found: list[str], expected: dict[str, tuple[list[str], str]]) -> list[str]:
+    """What is listed of the scenario and not so."""
+    clauses = expected[name][0] if name in expected else []
+    return [clause for clause in clauses if not any(_matches(line, clause) for line in found)]
+
+
+def prune(stale: dict[str, list[str]]) -> None:
+    """Writes differences.md without these clauses, and without the rows of which nothing is left."""
+    kept = []
+    for line in DIFFERENCES.read_text().splitlines():
+        match = ROW.match(line)
+        if match and (gone := stale.get(match.group(1))):
+            clauses = [clause for clause in match.group(2).split("<br>") if clause.strip().strip("`") not in gone]
+            if not clauses:
+                continue
+            line = f"| `{match.group(1)}` | {'<br>'.join(clause.strip() for clause in clauses)} |{match.group(3)}|"
+        kept.append(line)
+    DIFFERENCES.write_text("\n".join(kept) + "\n")
+
+
+def _matches(line: str, clause: str) -> bool:
+    """Only `*` is special in a clause: brackets are list indices, not sets."""
+    return fnmatch.fnmatchcase(line, clause.replace("[", "[[]").replace("?", "[?]"))
 
 
 def _indent(lines: list[str]) -> str:

@@ -56,13 +56,19 @@ def bad_counts(t):
         )
 
 
-@scenario("S-64", bugs=(29,))
+@scenario("S-64", bugs=(29,), brokers="changed")
 def more_replicas_than_brokers(t):
     for replicas in (2, 3):
         t.see(f"{replicas}", create(t, {"name": t.name(f"t{replicas}"), "replication_factor": replicas}))
 
 
-@scenario("S-64")
+@scenario("S-64", bugs=(29,))
+def more_replicas_than_brokers_by_default(t):
+    for replicas in (2, 3):
+        t.see(f"{replicas}", create(t, {"name": t.name(f"t{replicas}"), "replication_factor": replicas}))
+
+
+@scenario("S-64", brokers="changed")
 def explicit_assignments(t):
     def assign(*brokers: list[int], **more):
         parts = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(brokers)]
@@ -319,7 +325,7 @@ def more_partitions_only_validated_or_none(t):
     t.see("no topics", grow(t))
 
 
-@scenario("S-70")
+@scenario("S-70", brokers="changed")
 def more_partitions_with_assignments(t):
     topic = t.topic()
     for label, number, brokers in (
