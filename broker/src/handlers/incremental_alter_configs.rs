@@ -11,7 +11,6 @@ use kafka_protocol::messages::incremental_alter_configs_request::AlterableConfig
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
-use weir_model::config::ConfigError;
 
 use super::config_changes::{Refused, ResourceChange, Wanted, change_all};
 use super::{CloseConnection, Reply, RequestContext};
@@ -55,10 +54,5 @@ fn to_change(config: AlterableConfig) -> Result<ConfigChange, Refused> {
             return Err((ResponseError::InvalidRequest, reason));
         }
     };
-    if config.value.is_none() && !matches!(operation, ConfigOperation::Delete) {
-        // Kafka finds fault with the request, not with the config.
-        let reason = ConfigError::NoValue { name: config.name.to_string() }.to_string();
-        return Err((ResponseError::InvalidRequest, reason));
-    }
     Ok(ConfigChange { name: config.name.to_string(), operation, value: config.value.map(|value| value.to_string()) })
 }
