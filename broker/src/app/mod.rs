@@ -18,6 +18,7 @@ use weir_storage::wal::WalError;
 use weir_storage::{OpenError, Storage, StorageOptions};
 
 use crate::cli::{Settings, SettingsError};
+use crate::coordinator::transaction::TransactionCoordinator;
 use crate::coordinator::{CoordinatorError, GroupCoordinator};
 use crate::http;
 use crate::metrics::Metrics;
@@ -40,6 +41,8 @@ pub struct Broker {
     pub topics: Topics,
     /// Consumer groups.
     pub groups: GroupCoordinator,
+    /// Transactional producers.
+    pub transactions: TransactionCoordinator,
     /// Tiering and the catalog.
     pub lake: Arc<Lake>,
     /// What is counted.
@@ -70,7 +73,7 @@ pub enum StartError {
     /// The lake did not open.
     #[error(transparent)]
     Lake(#[from] LakeStartError),
-    /// The group coordinator did not start.
+    /// A coordinator did not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
     /// What clients should be told is no address.
@@ -133,6 +136,14 @@ impl App {
             stop.clone(),
         )
         .await?;
+        let transactions = TransactionCoordinator::start(
+            storage.clone(),
+            Arc::clone(&config),
+            Arc::clone(&clock),
+            topics.clone(),
+            groups.clone(),
+            &stop,
+        )?;
         let broker = Arc::new(Broker {
             identity,
             config: Arc::clone(&config),
@@ -140,6 +151,7 @@ impl App {
             storage,
             topics,
             groups,
+            transactions,
             lake,
             metrics: Arc::new(Metrics::new()),
         });
@@ -195,6 +207,7 @@ impl App {
                 }
             }
         }
+        self.broker.transactions.stop().await;
         self.broker.groups.stop().await;
         let storage = self.broker.storage.clone();
         blocking(move || storage.close()).await
