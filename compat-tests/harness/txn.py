@@ -293,6 +293,8 @@ class WireProducer:
         asked |= {"producer_id": expected.id, "producer_epoch": expected.epoch}
 
         def settled():
+            # Kafka makes the coordinator's topic when it is looked for.
+            self.wire.send(10, 3, {"key": self.id, "key_type": 1})
             answer = self.wire.send(22, version, asked)
             busy = (CONCURRENT_TRANSACTIONS, LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR)
             return None if answer.error_code in busy else answer

@@ -29,6 +29,8 @@ pub const TRANSACTION_TOPIC: &str = "__transaction_state";
 const LOAD_BYTES: usize = 4 << 20;
 /// The broker's own batches are bounded by the shard's batching; a record is bounded by the request it came from.
 const MAX_BATCH_BYTES: usize = 1 << 30;
+/// A batch that a coordinator writes for a producer has no sequence, as in Kafka.
+const NO_SEQUENCE: i32 = -1;
 
 /// Resolves when what was appended is durable.
 pub(super) type Durability = BoxFuture<'static, Result<(), LogError>>;
@@ -289,7 +291,7 @@ pub(super) fn build_batch(
 ) -> Bytes {
     let mut builder = BatchBuilder::new(0, Compression::None, TimestampType::CreateTime);
     if let Some(producer) = producer {
-        builder = builder.transactional(producer.id, producer.epoch);
+        builder = builder.transactional(producer.id, producer.epoch, NO_SEQUENCE);
     }
     for (offset, (key, value)) in (0_i64..).zip(records) {
         builder.push(offset, now_ms, Some(&key), value.as_deref(), None);

@@ -331,16 +331,15 @@ async fn s97_offsets_of_a_transaction_count_from_its_marker_on_also_after_restar
     commit_in(&coordinator, "open", producers[2], 7).await;
     coordinator.stop().await;
     storage.close().expect("closed");
+    drop((coordinator, storage));
 
-    let (storage, coordinator) = on_disk(directory.path()).await;
+    let (mut storage, mut coordinator) = on_disk(directory.path()).await;
     for name in ["committed", "aborted", "open"] {
         assert_eq!(committed(&coordinator, name).await, None, "{name}");
         assert!(is_unstable(&coordinator, name).await, "{name}");
     }
     end(&coordinator, "committed", marker(Producer { epoch: 1, ..producers[0] }, TxnOutcome::Commit)).await;
     end(&coordinator, "aborted", marker(Producer { epoch: 1, ..producers[1] }, TxnOutcome::Abort)).await;
-    let mut coordinator = coordinator;
-    let mut storage = storage;
     for round in 0..3 {
         assert_eq!(committed(&coordinator, "committed").await, Some(5), "round {round}");
         assert_eq!(committed(&coordinator, "aborted").await, None, "round {round}");
@@ -355,6 +354,7 @@ async fn s97_offsets_of_a_transaction_count_from_its_marker_on_also_after_restar
         }
         coordinator.stop().await;
         storage.close().expect("closed");
+        drop((coordinator, storage));
         (storage, coordinator) = on_disk(directory.path()).await;
     }
     end(&coordinator, "open", marker(Producer { epoch: 1, ..producers[2] }, TxnOutcome::Commit)).await;

@@ -205,20 +205,24 @@ impl ShardState {
         let mut touched = BTreeSet::new();
         for record in write.records {
             let RecordKey::Offset { group, topic, partition } = record.key else { continue };
-            let Some(entry) = self.groups.get_mut(&group) else { continue };
             let partition = (topic, partition);
-            entry.offsets.finish(&partition);
             let committed = match record.value {
                 Some(RecordValue::Offset(committed)) => Some(committed),
                 _ => None,
             };
+            if let Some(entry) = self.groups.get_mut(&group) {
+                entry.offsets.finish(&partition);
+            }
             match (&write.scope, committed) {
                 (Scope::Transactional { producer, .. }, Some(committed)) if durable => {
                     self.pending.add(producer.id, &group, partition, committed);
                 }
                 (Scope::Plain, committed) if durable => {
+                    // Also of a group that has nothing but what open transactions committed.
                     self.pending.overtake(&group, &partition);
-                    entry.offsets.set(partition, committed);
+                    if let Some(entry) = self.groups.get_mut(&group) {
+                        entry.offsets.set(partition, committed);
+                    }
                 }
                 (Scope::Plain | Scope::Transactional { .. } | Scope::Marker(_), _) => {}
             }
