@@ -18,8 +18,12 @@ const FIRST_FLEXIBLE: i16 = 12;
 /// A whole response.
 #[derive(Debug, Clone)]
 pub struct FetchResponse<R> {
+    /// How long the client is throttled, in milliseconds (KIP-219).
+    pub throttle_ms: i32,
     /// An error for the whole request, 0 for none. Sent from v7.
     pub error_code: i16,
+    /// The session that the client may go on with (KIP-227), 0 for none. Sent from v7.
+    pub session_id: i32,
     /// Answers by topic, in request order.
     pub topics: Vec<FetchedTopic<R>>,
 }
@@ -111,10 +115,10 @@ struct Encoder<R> {
 
 impl<R: RecordCarrier> Encoder<R> {
     fn response(&mut self, response: FetchResponse<R>) {
-        self.out.put_i32(0); // throttle time
+        self.out.put_i32(response.throttle_ms);
         if self.version >= 7 {
             self.out.put_i16(response.error_code);
-            self.out.put_i32(0); // session id: sessionless, always (S-55)
+            self.out.put_i32(response.session_id);
         }
         self.count(response.topics.len());
         for topic in response.topics {
@@ -243,7 +247,9 @@ mod tests {
             records,
         };
         FetchResponse {
+            throttle_ms: 3,
             error_code: 0,
+            session_id: 9,
             topics: vec![
                 FetchedTopic {
                     name: "orders".to_owned(),
@@ -279,6 +285,8 @@ mod tests {
                 let decoded = Decoded::decode(&mut bytes, version).expect("the crate reads what we wrote");
                 assert!(bytes.is_empty(), "version {version} left {} bytes", bytes.len());
                 assert_eq!(decoded.responses.len(), 2);
+                assert_eq!(decoded.throttle_time_ms, 3);
+                assert_eq!(decoded.session_id, if version >= 7 { 9 } else { 0 });
                 let topic = &decoded.responses[0];
                 if version >= 13 {
                     assert_eq!(topic.topic_id, Uuid::from_u128(77));

@@ -11,6 +11,7 @@ mod add_partitions_to_txn;
 mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
+mod alter_user_scram_credentials;
 pub mod api_versions;
 mod create_acls;
 mod create_partitions;
@@ -127,6 +128,7 @@ apis! {
     48 DescribeClientQuotas: describe_client_quotas, messages::DescribeClientQuotasRequest, 0..=1;
     49 AlterClientQuotas: alter_client_quotas, messages::AlterClientQuotasRequest, 0..=1;
     50 DescribeUserScramCredentials: describe_user_scram_credentials, messages::DescribeUserScramCredentialsRequest, 0..=0;
+    51 AlterUserScramCredentials: alter_user_scram_credentials, messages::AlterUserScramCredentialsRequest, 0..=0;
     55 DescribeQuorum: describe_quorum, messages::DescribeQuorumRequest, 0..=2;
     60 DescribeCluster: describe_cluster, messages::DescribeClusterRequest, 0..=2;
     61 DescribeProducers: describe_producers, messages::DescribeProducersRequest, 0..=0;

@@ -242,6 +242,24 @@ async fn a_parked_reader_wakes_when_the_last_stable_offset_moves() {
 }
 
 #[tokio::test]
+async fn a_marker_that_is_not_durable_ends_nothing() {
+    let bench = Bench::new(&[]);
+    let storage = bench.open();
+    let topic = make_topic(&storage, "t", &[]);
+    let partition = first_partition(&storage, &topic);
+    append(&storage, &partition, transactional(&rows(0..2), 7, 0, 0)).await.expect("appended");
+    end(&storage, &partition, &marker(7, 0, TxnOutcome::Commit)).await;
+    // As it is between the order and the sync: the marker at offset 2 has its place and is not durable.
+    let high_watermark = &partition.inner.high_watermark;
+    high_watermark.store(2, Ordering::Release);
+    let offsets = partition.offsets();
+    assert_eq!((offsets.last_stable().get(), offsets.high_watermark().get()), (0, 2), "LOG-2");
+    assert_eq!(partition.seal().expect("looked"), None);
+    high_watermark.store(3, Ordering::Release);
+    assert_eq!(partition.offsets().last_stable().get(), 3);
+}
+
+#[tokio::test]
 async fn a_transaction_of_aborted_rows_alone_lets_a_consumer_reach_the_end() {
     for (name, configs) in KINDS {
         let bench = Bench::new(&[]);
@@ -304,12 +322,23 @@ async fn what_is_undecided_is_not_sealed_and_is_set_aside_instead() {
         assert_eq!(offsets_in(&consume(&partition, Isolation::ReadCommitted, 1).await), [0, 1], "{name}");
         assert_eq!(consume(&partition, Isolation::ReadUncommitted, 1).await, uncommitted, "{name}");
         let producers = partition.producers();
+        append(&storage, &partition, transactional(&rows(10..11), 3, 0, 0)).await.expect("appended");
+        end(&storage, &partition, &marker(3, 0, TxnOutcome::Abort)).await;
         storage.close().expect("closes");
         drop((partition, storage));
 
+        let mut said = String::new();
+        let summary = crate::doctor::check(bench.directory.path(), &|_, _| None, &mut |finding| {
+            said.push_str(&format!("{finding:?}\n"));
+        });
+        assert_eq!(summary.expect("checked").damages, 0, "{name}: {said}");
+        assert!(said.contains("1 of them held up by a transaction"), "{name}: {said}");
+
         let storage = bench.open();
         let partition = first_partition(&storage, &topic);
-        assert_eq!(partition.producers(), producers, "{name}: restarted");
+        let known =
+            |table: &ProducerTable| table.iter().map(|(id, entry)| (id, entry.clone())).take(2).collect::<Vec<_>>();
+        assert_eq!(known(&partition.producers()), known(&producers), "{name}: restarted");
         assert_eq!(partition.offsets().last_stable().get(), 2, "{name}: restarted");
         end(&storage, &partition, &marker(1, 1, TxnOutcome::Commit)).await;
         let committed = [0, 1, 2, 3, 7, 8];
@@ -321,7 +350,7 @@ async fn what_is_undecided_is_not_sealed_and_is_set_aside_instead() {
         }
         partition.seal().expect("sealed");
         let status = partition.status();
-        assert_eq!((status.sealed_end.get(), status.undecided_segments), (11, 0), "{name}");
+        assert_eq!((status.sealed_end.get(), status.undecided_segments), (13, 0), "{name}");
         for isolation in [Isolation::ReadCommitted, Isolation::ReadUncommitted] {
             assert_eq!(offsets_in(&consume(&partition, isolation, 1).await), committed, "{name}: settled");
         }
