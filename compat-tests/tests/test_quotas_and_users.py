@@ -54,7 +54,7 @@ def test_a_producer_over_its_rate_is_throttled_and_one_within_it_is_not(broker, 
     CLIENT.produce(broker.bootstrap, topic, [Record(b"ready")])
     name = f"{topic}-slow"
     slow, other = Wire(broker.kafka_port, client_id=name), Wire(broker.kafka_port, client_id=f"{topic}-free")
-    rate, size = 200_000.0, 100_000
+    rate, size = 50_000.0, 100_000
     assert alter(slow, {"client-id": name}, producer_byte_rate=rate).error_code == NONE
     expected = {(("client-id", name),): {"producer_byte_rate": rate}}
     wait_described(slow, ("client-id", EXACTLY, name), expected)
@@ -65,19 +65,16 @@ def test_a_producer_over_its_rate_is_throttled_and_one_within_it_is_not(broker, 
         assert answer.responses[0].partition_responses[0].error_code == NONE
         return answer.throttle_time_ms
 
-    # Kafka averages over its window of eleven seconds, so a burst of that many seconds is let through.
+    # Kafka averages over its window of eleven seconds, so it lets a burst of that many seconds through; Weir one second.
     started, throttled = time.monotonic(), []
-    count = 60
-    for _ in range(count):
+    while len(throttled) < 60 and not (len(throttled) >= 4 and max(throttled) > 0):
         throttled.append(produce(slow))
         assert produce(other) == 0
-        if broker.peer == "weir" and len(throttled) == 12:
-            break
     elapsed = time.monotonic() - started
     assert max(throttled) > 0, "nothing was throttled"
     if broker.peer == "weir":
-        # 1.2 MB at 200 KB/s, less the burst of one second.
-        assert elapsed >= 4, f"12 batches in {elapsed:.1f} s: the connection was not held back"
+        # The fourth batch was read when the first three were paid for, less the burst.
+        assert len(throttled) == 4 and elapsed >= (3 * size - rate) / rate, f"{elapsed:.1f} s: not held back"
 
     assert alter(slow, {"client-id": name}, producer_byte_rate=None).error_code == NONE
     wait_described(slow, ("client-id", EXACTLY, name), {})
@@ -93,11 +90,10 @@ def test_a_consumer_over_its_rate_is_throttled(broker, topic):
     wait_described(
         wire, ("client-id", EXACTLY, name), {(("client-id", name),): {"consumer_byte_rate": 100_000.0}}
     )
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 300_000, "current_leader_epoch": -1}
     asked = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
     asked |= {"topics": [{"topic": topic, "partitions": [partition]}]}
-    throttles = [wire.send(FETCH, 12, asked).throttle_time_ms for _ in range(3)]
-    assert max(throttles) > 0, throttles
+    assert any(wire.send(FETCH, 12, asked).throttle_time_ms > 0 for _ in range(20))
     assert alter(wire, {"client-id": name}, consumer_byte_rate=None).error_code == NONE
 
 

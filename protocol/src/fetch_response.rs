@@ -3,7 +3,7 @@
 //! `kafka-protocol` copies `records` into its output buffer. Here the fields around the records are written into small buffers and the records stay
 //! what they are: the caller says what carries them (`R`: shared bytes, slices of files) and how large they are, and gets back the pieces in wire order.
 //!
-//! Served versions: 4 to 17. What each brought: 5 log start offset, 7 sessions (KIP-227), 11 preferred read replica (KIP-392), 12 flexible and
+//! Served versions: 4 to 18. What each brought: 5 log start offset, 7 sessions (KIP-227), 11 preferred read replica (KIP-392), 12 flexible and
 //! diverging epoch (KIP-595), 13 topic ids (KIP-516), 16 node endpoints (KIP-951, optional, not sent). Diverging epoch and current leader are optional
 //! tagged fields that a broker without replication never has to send.
 
@@ -88,7 +88,7 @@ pub enum Piece<R> {
     Records(R),
 }
 
-/// Encodes a response in a version from 4 to 17. Returns the pieces in wire order and their total size.
+/// Encodes a response in a version from 4 to 18. Returns the pieces in wire order and their total size.
 ///
 /// # Panics
 /// When a record set is 2 GiB or larger, or there are more than 2^31 topics: limits far below that were checked when the request was served.
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_version_reads_back_as_it_was_meant() {
-        for version in 4..=17 {
+        for version in 4..=18 {
             for aborted in [None, Some(vec![]), Some(vec![AbortedTransaction { producer_id: 5, first_offset: 3 }])] {
                 let mut bytes = joined(sample(aborted.clone()), version);
                 let decoded = Decoded::decode(&mut bytes, version).expect("the crate reads what we wrote");
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn no_records_are_zero_bytes_and_never_null() {
-        for version in 4..=17 {
+        for version in 4..=18 {
             let mut bytes = joined(sample(None), version);
             let decoded = Decoded::decode(&mut bytes, version).expect("readable");
             assert_eq!(decoded.responses[0].partitions[1].records.as_deref(), Some(&b""[..]), "version {version}");

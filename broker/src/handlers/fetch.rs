@@ -1,10 +1,10 @@
-//! Fetch (key 1), versions 4 to 17.
+//! Fetch (key 1), versions 4 to 18.
 //!
 //! Answers whole record batches from an offset on, waiting for `min_bytes` or `max_wait_ms`. Records are sent from where they are: shared memory of the tail, slices of
 //! segment files. The client id may carry read options (DESIGN 5.1): `name;weir.columns=a,b;weir.format=arrow`.
 //!
 //! * v5 log start offset; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 compact encodings; v13 topic ids (KIP-516);
-//!   v15 replica state; v16 node endpoints (KIP-951).
+//!   v15 replica state; v16 node endpoints (KIP-951); v18 a follower's high watermark (KIP-1166), which no client sends.
 //! * zstd below v10 is answered with UNSUPPORTED_COMPRESSION_TYPE (S-58). Kafka goes by the topic's compression.type; we look at the batches that would be sent, so
 //!   what a producer chose to compress so does not reach a client that cannot read it.
 //! * Sessions are in `fetch_sessions.rs` (S-55). One broker leads everything, so there is no preferred replica and no leader hint.

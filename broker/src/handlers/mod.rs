@@ -89,8 +89,8 @@ macro_rules! apis {
 
 apis! {
     0  Produce: produce, messages::ProduceRequest, 0..=13;
-    1  Fetch: fetch, messages::FetchRequest, 4..=17;
-    2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=10;
+    1  Fetch: fetch, messages::FetchRequest, 4..=18;
+    2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=11;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
     8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=9;
     9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=9;
