@@ -6,6 +6,7 @@ import time
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.admin import AbortTransactionSpec
 from kafka.structs import TopicPartition
 
 from harness.clients import BY_NAME
@@ -134,16 +135,13 @@ def test_an_admin_lists_describes_and_aborts(broker, made_topic, wired):
     assert (described.producer_id, described.producer_epoch) == open_.who
 
     where = TopicPartition(made_topic, 0)
-    (state,) = admin.describe_producers([where])[where]
+    (state,) = admin.describe_producers([where])[where].active_producers
     assert (state.producer_id, state.producer_epoch) == open_.who
     assert (state.last_sequence, state.current_transaction_start_offset) == (1, 0)
     # What `kafka-transactions.sh abort` sends.
-    marker = {"producer_id": open_.who.id, "producer_epoch": open_.who.epoch, "transaction_result": False}
-    marker |= {"topics": [{"name": made_topic, "partition_indexes": [0]}], "coordinator_epoch": max(state.coordinator_epoch, 0)}
-    answer = open_.wire.send(27, 1, {"markers": [marker]})
-    assert answer.markers[0].topics[0].partitions[0].error_code == NONE
+    admin.abort_transaction(AbortTransactionSpec(where, *open_.who))
     wait_until(lambda: end_offset(open_.wire, made_topic, COMMITTED) == 3, 10, "the last stable offset to move")
-    (state,) = admin.describe_producers([where])[where]
+    (state,) = admin.describe_producers([where])[where].active_producers
     assert state.current_transaction_start_offset in (None, -1)
     assert READERS["kcat"](broker.bootstrap, made_topic, "read_committed") == []
     admin.close()
