@@ -420,7 +420,8 @@ def test_open_transactions_survive_and_are_ended_with_end_txn_alone(comes_back, 
     comes_back(broker)
     for number, producer in enumerate(producers):
         producer.wire = Wire(broker.kafka_port)
-        assert producer.state() == "Ongoing"
+        # Until it is loaded, the coordinator asks to try again.
+        producer.wait_for("Ongoing")
         unstable = committed_offset(producer.wire, f"g{number}", topic, stable=True)
         assert unstable.error_code == UNSTABLE
     assert end_offset(producers[0].wire, topic, COMMITTED) == 0
