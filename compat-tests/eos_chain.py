@@ -13,7 +13,9 @@ records, exactly once.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,6 +60,8 @@ class Worker:
                 **group,
                 "group.id": GROUP,
                 "group.protocol": protocol,
+                # A member that is stuck holds a rebalance up for that long.
+                "max.poll.interval.ms": 15_000,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -73,17 +77,23 @@ class Worker:
                 "linger.ms": 5,
             }
         )
-        self.retried(lambda: self.producer.init_transactions(30))
+        self.retried(lambda: self.producer.init_transactions(10))
         self.consumer.subscribe([INPUT])
 
     @staticmethod
     def retried(act):
+        """Tries again as long as the client says so, but not for ever: librdkafka 2.16 may never send TxnOffsetCommit when
+        the broker went away during AddOffsetsToTxn, and calls each time-out retriable. Then another process takes over.
+        """
+        deadline = time.monotonic() + 30
         while True:
             try:
                 return act()
             except KafkaException as refused:
                 if not refused.args[0].retriable():
                     raise
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"gives up: {refused.args[0].str()}") from refused
 
     def run(self) -> None:
         while True:
@@ -97,7 +107,7 @@ class Worker:
                 if error.fatal() or error.code() == KafkaError._FENCED:
                     # The supervisor starts another, which takes over.
                     raise
-                self.retried(lambda: self.producer.abort_transaction(30))
+                self.retried(lambda: self.producer.abort_transaction(10))
                 self.rewind()
 
     def step(self, messages) -> None:
@@ -108,15 +118,15 @@ class Worker:
             positions[message.topic(), message.partition()] = message.offset() + 1
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
         metadata = self.consumer.consumer_group_metadata()
-        self.retried(lambda: self.producer.send_offsets_to_transaction(offsets, metadata, 30))
-        self.retried(lambda: self.producer.commit_transaction(30))
+        self.retried(lambda: self.producer.send_offsets_to_transaction(offsets, metadata, 10))
+        self.retried(lambda: self.producer.commit_transaction(10))
 
     def rewind(self) -> None:
         """What was aborted is read again: from what is committed."""
         held = self.consumer.assignment()
         if not held:
             return
-        for partition in self.retried(lambda: self.consumer.committed(held, 30)):
+        for partition in self.retried(lambda: self.consumer.committed(held, 10)):
             if partition.offset < 0:
                 partition.offset = confluent_kafka.OFFSET_BEGINNING
             try:
@@ -190,6 +200,13 @@ class Crew:
             process.kill()
             process.wait()
 
+    def show_where_they_wait(self) -> None:
+        """In their logs."""
+        for process in self.processes:
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+
     def stop(self) -> None:
         for index in range(WORKERS):
             self.kill(index)
@@ -260,6 +277,7 @@ def run(folder: Path, seconds: float, seed: int, protocol: str = "classic") -> s
         try:
             wait_until(complete, 120, "the output to be complete", 1)
         except TimeoutError:
+            crew.show_where_they_wait()
             found = read_output(broker.bootstrap, 60)
             missing = feeder.acknowledged - set(found)
             raise Violation(f"{len(missing)} inputs are not in the output, {min(missing)} is the first") from None
@@ -288,6 +306,8 @@ def main() -> int:
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
+        # `kill -USR1` shows where a worker waits.
+        faulthandler.register(signal.SIGUSR1)
         Worker(arguments.bootstrap, arguments.worker, arguments.protocol).run()
         return 0
     print(f"exactly once: {arguments.seconds:g} s, seed {arguments.seed}")

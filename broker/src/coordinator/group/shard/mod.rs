@@ -49,6 +49,8 @@ const MAX_BACKLOG_RECORDS: usize = 20_000;
 const MAX_BATCH_RECORDS: usize = 2_000;
 /// Batches whose durability is awaited at once.
 const MAX_IN_FLIGHT: usize = 16;
+/// How often the log is read again because a transaction in it has lost its end.
+const MAX_LOADS_AGAIN: usize = 3;
 /// Pause after the log could not be read.
 const LOAD_RETRY: Duration = Duration::from_secs(5);
 
@@ -203,14 +205,22 @@ impl Shard {
     async fn load(&mut self) {
         let partition = self.options.partition;
         let begun = Instant::now();
+        let mut again = 0;
         loop {
             match self.try_load().await {
                 // A transaction was sealed between two reads, and its marker with it: now it is decided, and reads so.
-                Ok(_) if self.has_lost_markers() => {
+                Ok(_) if again < MAX_LOADS_AGAIN && self.has_lost_markers() => {
+                    again += 1;
                     self.state = ShardState::new(self.options.settings, self.options.offsets_retention_ms);
                 }
                 Ok(0) => return,
                 Ok(records) => {
+                    if self.has_lost_markers() {
+                        error!(
+                            partition,
+                            "the log of groups holds transactions without an end; their offsets are kept back. Run weir doctor"
+                        );
+                    }
                     info!(partition, records, elapsed_ms = begun.elapsed().as_millis(), "groups loaded");
                     return;
                 }
