@@ -26,5 +26,5 @@ pub use partition::{
 pub use producers::{AbortedTxn, OngoingTxn, TxnGuard};
 pub use shared::Counters;
 pub use signal::ReadSignal;
-pub use store::{AdmitError, OpenError, Storage, StorageOptions};
+pub use store::{AdmitError, BrokerConfigs, OpenError, Storage, StorageOptions};
 pub use topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};

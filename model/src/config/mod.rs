@@ -10,6 +10,7 @@
 mod broker;
 mod def;
 mod error;
+mod layers;
 mod macros;
 mod suggest;
 mod topic;
@@ -21,6 +22,7 @@ mod tests;
 pub use broker::{BROKER_CONFIGS, BrokerConfig};
 pub use def::{Bounds, Choice, ConfigDef, ConfigType, Standing, UpdateMode};
 pub use error::ConfigError;
+pub use layers::{BrokerLayer, BrokerLayers};
 pub use topic::{NOT_BUILT_TOPIC_CONFIGS, TOPIC_CONFIGS, TopicConfig, TopicConfigSource};
 pub use values::{
     CleanupPolicy, CompressionType, ConfigValue, InvalidRows, KeepRaw, KeyFormat, List, SchemaSource, TimestampKind,

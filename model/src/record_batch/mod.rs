@@ -14,6 +14,7 @@ pub mod compression;
 mod control;
 mod header;
 mod record;
+mod rewrite;
 mod valid;
 mod varint;
 

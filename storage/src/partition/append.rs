@@ -9,7 +9,7 @@ use weir_model::producer::{ProducerId, TxnMarker};
 use weir_model::record_batch::{AssignedBatch, ControlBatch, ValidBatch};
 use weir_model::{Offset, TimestampType};
 
-use super::{LEADER_EPOCH, Partition, State};
+use super::{LEADER_EPOCH, Partition, State, compact};
 use crate::producers::{MarkerError, OngoingTxn, SequenceError, TxnGuard, Verdict};
 use crate::tail::TailEntry;
 use crate::wal::{Admission, DurableSink, WalEntry, WalSeq};
@@ -165,19 +165,30 @@ impl Partition {
         let size = entry.size;
         state.tail.push(entry);
         state.log_end = end;
-        let tail_size = state.tail.size();
+        let (tail_size, sealed_bytes) = (state.tail.size(), state.local_bytes);
         drop(state);
 
-        inner.shared.tail_grew(inner.id, size, tail_size, self.seal_bytes());
+        inner.shared.tail_grew(inner.id, size, tail_size, self.seal_bytes(sealed_bytes));
         seq
     }
 
     /// Whether the tail has reached the size at which it is sealed.
     pub(crate) fn is_large(&self) -> bool {
-        self.tail_size() >= self.seal_bytes()
+        let (tail_size, sealed_bytes) = {
+            let state = self.inner.state.lock();
+            (state.tail.size(), state.local_bytes)
+        };
+        tail_size >= self.seal_bytes(sealed_bytes)
     }
 
-    fn seal_bytes(&self) -> usize {
-        usize::try_from(self.inner.topic.read().config.weir_seal_bytes).unwrap_or(usize::MAX)
+    fn seal_bytes(&self, sealed_bytes: u64) -> usize {
+        let topic = self.inner.topic.read();
+        let config = &topic.config;
+        let bytes = if config.cleanup_policy.compact {
+            compact::seal_bytes(config, sealed_bytes)
+        } else {
+            config.weir_seal_bytes.unsigned_abs()
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }

@@ -7,6 +7,7 @@ use weir_model::record_batch::{ControlBatch, ControlRecord, MARKER_BATCH_BYTES, 
 
 use super::*;
 use crate::disk::{CrashStyle, SimulatedDisk};
+use crate::partition::compact::{Compaction, CompactionLimits};
 use crate::partition::seal::{Stretch, seal_together};
 use crate::producers::{MarkerError, SequenceError};
 use crate::segment::SegmentKind;
@@ -451,6 +452,39 @@ async fn retention_leaves_undecided_rows_and_delete_records_does_not_wait_for_th
     assert_eq!(offsets_in(&consume(&partition, Isolation::ReadCommitted, 1).await), [5]);
     partition.seal().expect("sealed");
     assert_eq!(offsets_in(&consume(&partition, Isolation::ReadCommitted, 1).await), [5]);
+}
+
+#[tokio::test]
+async fn compaction_sees_committed_rows_only_and_ends_at_an_open_transaction() {
+    let bench = Bench::new(&[("log.cleaner.enable", "false")]);
+    let storage = bench.open();
+    let topic = make_topic(&storage, "t", &[("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.0")]);
+    let partition = first_partition(&storage, &topic);
+    let compact = || {
+        let limits = CompactionLimits { map_bytes: 1 << 20, load_factor: 0.9, throttle: &|_| {} };
+        assert!(matches!(partition.compact(&limits).expect("compacted"), Compaction::Done(_)));
+    };
+    // The keys of a batch are k0, k1 and so on.
+    append(&storage, &partition, rows(0..3)).await.expect("appended");
+    append(&storage, &partition, transactional(&rows(10..12), 1, 0, 0)).await.expect("appended");
+    end(&storage, &partition, &marker(1, 0, TxnOutcome::Abort)).await;
+    append(&storage, &partition, transactional(&rows(20..21), 2, 0, 0)).await.expect("appended");
+    end(&storage, &partition, &marker(2, 0, TxnOutcome::Commit)).await;
+    append(&storage, &partition, transactional(&rows(30..32), 3, 0, 0)).await.expect("appended");
+    append(&storage, &partition, rows(40..41)).await.expect("appended");
+    partition.seal().expect("sealed").expect("eight offsets");
+    set_aside(&partition);
+    assert_eq!(partition.status().undecided_segments, 1);
+    compact();
+    // k0 of offset 6 has taken the place of that of 0, and the aborted k1 of 4 has not taken that of 1.
+    assert_eq!(offsets_in(&consume(&partition, Isolation::ReadCommitted, 1).await), [1, 2, 6]);
+    assert_eq!(offsets_in(&consume(&partition, Isolation::ReadUncommitted, 1).await), [1, 2, 6, 8, 9, 10]);
+    end(&storage, &partition, &marker(3, 0, TxnOutcome::Commit)).await;
+    partition.seal().expect("sealed").expect("the marker");
+    compact();
+    for isolation in [Isolation::ReadCommitted, Isolation::ReadUncommitted] {
+        assert_eq!(offsets_in(&consume(&partition, isolation, 1).await), [2, 9, 10]);
+    }
 }
 
 /// What the log should hold, kept apart from it.
