@@ -4,14 +4,15 @@
 //!
 //! * v1 throttle time; v3 client software name and version (KIP-511), features (KIP-584), compact encodings; v4 features whose minimum is 0.
 //! * A version we do not know is answered in v0 with UNSUPPORTED_VERSION and our own range, never by closing (S-2): the connection does that before the body is looked at.
-//! * No feature is listed: transactions v2, KIP-848 groups and share groups are not built, and clients take a missing feature for its absence.
+//! * Features are those of [`FEATURES`]; clients take a missing feature for its absence: share groups and streams groups are not built.
 //! * Produce is advertised from 0 although 0 to 2 are refused: librdkafka before 2.11.1 reads codec and message-format support from the low end of that range
 //!   (KAFKA-18659). Kafka does the same.
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::protocol::StrBytes;
 use weir_protocol::header::API_VERSIONS;
 
 use super::{APIS, CloseConnection, Reply, RequestContext, Response};
@@ -27,8 +28,44 @@ pub async fn handle(context: &RequestContext, request: ApiVersionsRequest) -> Re
         .iter()
         .map(|api| ApiVersion::default().with_api_key(api.key).with_min_version(api.min).with_max_version(api.max))
         .collect();
-    context.ready(&ApiVersionsResponse::default().with_api_keys(keys))
+    let response = ApiVersionsResponse::default().with_api_keys(keys);
+    if context.version < 3 {
+        return context.ready(&response);
+    }
+    // KIP-584 has no word for a feature that begins at 0 before v4, and leaves it out.
+    let supported = FEATURES.iter().filter(|feature| feature.min > 0 || context.version >= 4).map(|feature| {
+        SupportedFeatureKey::default()
+            .with_name(StrBytes::from_static_str(feature.name))
+            .with_min_version(feature.min)
+            .with_max_version(feature.max)
+    });
+    let finalized = FEATURES.iter().map(|feature| {
+        FinalizedFeatureKey::default()
+            .with_name(StrBytes::from_static_str(feature.name))
+            .with_min_version_level(feature.level)
+            .with_max_version_level(feature.level)
+    });
+    context.ready(
+        &response
+            .with_supported_features(supported.collect())
+            .with_finalized_features_epoch(0)
+            .with_finalized_features(finalized.collect()),
+    )
 }
+
+/// A feature of the cluster (KIP-584): the versions that are built, and the one that is in force.
+struct Feature {
+    name: &'static str,
+    min: i16,
+    max: i16,
+    level: i16,
+}
+
+/// Every feature, by name.
+const FEATURES: &[Feature] = &[
+    // 1: KIP-848 groups.
+    Feature { name: "group.version", min: 0, max: 1, level: 1 },
+];
 
 /// Letters and digits, with `-` and `.` inside (S-4; Kafka's `ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`).
 fn is_software_name(text: &str) -> bool {

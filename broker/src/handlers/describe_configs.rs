@@ -1,10 +1,10 @@
 //! DescribeConfigs (key 32), versions 1 to 4.
 //!
-//! Answers the configs of topics and of this broker, from the tables in `weir_model::config` (S-67, S-68).
+//! Answers the configs of topics, of this broker and of groups, from the tables in `weir_model::config` (S-67, S-68).
 //!
 //! * v1 source and synonyms (KIP-226); v3 type and documentation (KIP-569); v4 compact encodings.
-//! * Differs from Kafka: the broker's configs are read only, so the cluster-wide default (empty broker name) is always empty. Loggers, client metrics and group configs
-//!   are not built: INVALID_REQUEST.
+//! * Differs from Kafka: the broker's configs are read only, so the cluster-wide default (empty broker name) is always empty. Loggers and client metrics are not built:
+//!   INVALID_REQUEST. Groups have the configs of KIP-848 groups only.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -21,6 +21,7 @@ use crate::topics::{ConfigEntry, TopicError, broker_entries, topic_entries};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const GROUP: i8 = 32;
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -> Result<Reply, CloseConnection> {
@@ -71,9 +72,13 @@ fn entries(
             );
             Err((ResponseError::InvalidRequest, reason))
         }
+        GROUP if name.is_empty() => {
+            Err((ResponseError::InvalidRequest, "the group id is empty: name the group".to_owned()))
+        }
+        GROUP => Ok(broker.groups.configs().entries(name)),
         other => Err((
             ResponseError::InvalidRequest,
-            format!("configs of resource type {other} are not served: ask for 2 (topic) or 4 (broker)"),
+            format!("configs of resource type {other} are not served: ask for 2 (topic), 4 (broker) or 32 (group)"),
         )),
     }
 }

@@ -1,6 +1,6 @@
 //! IncrementalAlterConfigs (key 44), versions 0 to 1.
 //!
-//! Changes some configs of topics; they take effect at once (S-69).
+//! Changes some configs of topics and groups; they take effect at once (S-69).
 //!
 //! * v1 compact encodings.
 //! * Differs from Kafka: the broker's own configs change with a restart, so altering them is refused with INVALID_REQUEST; so are loggers and other resources.
@@ -11,8 +11,9 @@ use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsRe
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::alter_configs::check_resource;
+use super::alter_configs::{GROUP, check_resource};
 use super::{CloseConnection, Reply, RequestContext};
+use crate::coordinator::errors::group_config_error;
 use crate::topics::errors::{message, topic_error};
 use crate::topics::{ConfigChange, ConfigOperation};
 
@@ -46,6 +47,10 @@ async fn alter(
 ) -> Result<(), (ResponseError, String)> {
     check_resource(named, resource.resource_type, &resource.resource_name)?;
     let changes: Vec<ConfigChange> = resource.configs.into_iter().map(to_change).collect::<Result<_, _>>()?;
+    if resource.resource_type == GROUP {
+        let changed = context.broker.groups.configs().change(&resource.resource_name, &changes, validate_only).await;
+        return changed.map_err(|error| (group_config_error(&error), error.to_string()));
+    }
     let changed = context.broker.topics.change_configs(&resource.resource_name, &changes, validate_only).await;
     changed.map_err(|error| (topic_error(&error), message(&error)))
 }

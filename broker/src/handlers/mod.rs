@@ -10,6 +10,8 @@ mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
 pub mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_acls;
 mod create_partitions;
 mod create_topics;
@@ -86,8 +88,8 @@ apis! {
     1  Fetch: fetch, messages::FetchRequest, 4..=17;
     2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=10;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
-    8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=9;
-    9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=9;
+    8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=10;
+    9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=10;
     10 FindCoordinator: find_coordinator, messages::FindCoordinatorRequest, 0..=6;
     11 JoinGroup: join_group, messages::JoinGroupRequest, 0..=9;
     12 Heartbeat: heartbeat, messages::HeartbeatRequest, 0..=4;
@@ -122,6 +124,8 @@ apis! {
     61 DescribeProducers: describe_producers, messages::DescribeProducersRequest, 0..=0;
     65 DescribeTransactions: describe_transactions, messages::DescribeTransactionsRequest, 0..=0;
     66 ListTransactions: list_transactions, messages::ListTransactionsRequest, 0..=2;
+    68 ConsumerGroupHeartbeat: consumer_group_heartbeat, messages::ConsumerGroupHeartbeatRequest, 0..=1;
+    69 ConsumerGroupDescribe: consumer_group_describe, messages::ConsumerGroupDescribeRequest, 0..=1;
     74 ListConfigResources: list_config_resources, messages::ListConfigResourcesRequest, 0..=1;
     75 DescribeTopicPartitions: describe_topic_partitions, messages::DescribeTopicPartitionsRequest, 0..=0;
 }

@@ -10,6 +10,8 @@ use weir_storage::TopicInfo;
 pub enum ConfigSource {
     /// Set on the topic.
     Topic,
+    /// Set on the group.
+    Group,
     /// Set when the broker was started.
     StaticBroker,
     /// Nowhere set.
@@ -23,6 +25,7 @@ impl ConfigSource {
             Self::Topic => 1,
             Self::StaticBroker => 4,
             Self::Default => 5,
+            Self::Group => 8,
         }
     }
 }

@@ -85,6 +85,8 @@ fn codec(key: i16) -> Codec {
         61 => codec_of::<messages::DescribeProducersRequest>(),
         65 => codec_of::<messages::DescribeTransactionsRequest>(),
         66 => codec_of::<messages::ListTransactionsRequest>(),
+        68 => codec_of::<messages::ConsumerGroupHeartbeatRequest>(),
+        69 => codec_of::<messages::ConsumerGroupDescribeRequest>(),
         74 => codec_of::<messages::ListConfigResourcesRequest>(),
         75 => codec_of::<messages::DescribeTopicPartitionsRequest>(),
         _ => panic!("no codec for key {key}: add it here when a schema is added"),

@@ -5,7 +5,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 
+use weir_model::config::BrokerConfig;
+
 use super::*;
+use crate::coordinator::group::consumer::test_topics::{TestTopicSource, TestTopics};
 use crate::coordinator::group::event::{GroupError, Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer};
 use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::MemberProtocol;
@@ -21,6 +24,8 @@ const RETENTION: i64 = 1_000_000;
 
 /// A shard with a log in memory. Writes become durable when [`Bench::flush`] says so.
 struct Bench {
+    topics: Arc<TestTopicSource>,
+    configs: Arc<GroupConfigs>,
     state: ShardState,
     now: i64,
     unwritten: VecDeque<Write>,
@@ -29,7 +34,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { state: ShardState::new(SETTINGS, RETENTION), now: 0, unwritten: VecDeque::new(), log: Vec::new() }
+        let topics = Arc::new(TestTopicSource::default());
+        *topics.0.lock() = TestTopics::of(&[("used", 4), ("other", 2)]);
+        let config = BrokerConfig::resolve(&std::collections::BTreeMap::new()).expect("the defaults");
+        let configs = Arc::new(GroupConfigs::in_memory(Arc::new(config)));
+        let state = ShardState::new(SETTINGS, Arc::clone(&configs), topics.clone(), RETENTION);
+        Self { topics, configs, state, now: 0, unwritten: VecDeque::new(), log: Vec::new() }
     }
 
     fn now(&self) -> Now {
@@ -84,6 +94,7 @@ impl Bench {
             member_id: Arc::from(member),
             instance_id: None,
             generation,
+            knows_member_epochs: false,
             retention_ms: None,
             offsets: vec![OffsetToCommit {
                 topic: Arc::from(topic),
@@ -146,23 +157,28 @@ impl Bench {
 
     fn fetch_all(&mut self, group: &str) -> Vec<FetchedTopic> {
         let group = Arc::from(group);
-        self.ask(|reply| Request::Fetch { group, wanted: None, reply }).try_recv().expect("answered at once")
+        self.ask(|reply| Request::Fetch { group, wanted: None, member: None, reply })
+            .try_recv()
+            .expect("answered at once")
+            .expect("fetched")
     }
 
     fn offset(&mut self, group: &str, topic: &str) -> Option<i64> {
         let (group, wanted) = (Arc::from(group), Some(vec![(Arc::from(topic), vec![0])]));
-        let topics = self.ask(|reply| Request::Fetch { group, wanted, reply }).try_recv().expect("answered at once");
+        let answer = self.ask(|reply| Request::Fetch { group, wanted, member: None, reply }).try_recv();
+        let topics = answer.expect("answered at once").expect("fetched");
         topics[0].partitions[0].1.as_ref().map(|committed| committed.offset)
     }
 
     /// The state that a restart would find.
     fn replayed(&self) -> ShardState {
-        let mut state = ShardState::new(SETTINGS, RETENTION);
+        let mut state = ShardState::new(SETTINGS, Arc::clone(&self.configs), self.topics.clone(), RETENTION);
         for record in &self.log {
             let bytes = (record.key_bytes(), record.value_bytes());
             let read = Record::parse(&bytes.0, bytes.1.as_deref()).expect("our own record").expect("of a kind we keep");
             state.replay(self.now(), read);
         }
+        state.loaded(self.now());
         state
     }
 
@@ -309,6 +325,7 @@ fn a_commit_that_says_how_long_is_kept_that_long() {
         member_id: Arc::from(""),
         instance_id: None,
         generation: -1,
+        knows_member_epochs: false,
         retention_ms: Some(100),
         offsets: vec![OffsetToCommit {
             topic: Arc::from("t"),
