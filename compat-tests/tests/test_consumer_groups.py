@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from harness.clients import BY_NAME
 from harness.process import wait_until
@@ -90,7 +90,13 @@ def wire(broker, topic):
     CLIENT.create_topic(broker.bootstrap, topic, partitions=4)
     wire = Wire(broker.kafka_port)
     probe = Member(wire, f"{topic}-probe")
-    wait_until(lambda: probe.send(JOIN, rebalance_timeout_ms=1, topic_partitions=[], subscribed_topic_names=[]).error_code == NONE, 20, "a coordinator")
+
+    def serves():
+        # Kafka makes the topic of groups when it is asked for a coordinator.
+        found = wire.send(10, 4, {"key_type": 0, "coordinator_keys": [probe.group]}).coordinators[0]
+        return found.error_code == NONE and probe.join().error_code == NONE
+
+    wait_until(serves, 30, "a coordinator")
     probe.send(LEAVE)
     return wire
 
@@ -243,8 +249,6 @@ def test_new_partitions_and_new_topics_of_an_expression_are_given_out(broker, wi
         return len(member.partitions) == count
 
     wait_until(lambda: owns(2), 30, "the partitions of the first topic")
-    from confluent_kafka.admin import NewPartitions
-
     for future in admin.create_partitions([NewPartitions(f"{topic}-a", 3)]).values():
         future.result()
     wait_until(lambda: owns(3), 30, "the new partition")
