@@ -180,11 +180,10 @@ impl GroupConfigs {
             return Err(GroupConfigError::NoGroup);
         }
         GroupConfig::resolve(&overrides, &self.broker)?;
-        let known = self.groups.read();
-        if !known.contains_key(group) && known.len() >= MAX_GROUPS {
+        let is_full = |groups: &BTreeMap<String, Overrides>| !groups.contains_key(group) && groups.len() >= MAX_GROUPS;
+        if is_full(&self.groups.read()) {
             return Err(GroupConfigError::TooMany);
         }
-        drop(known);
         if validate_only {
             return Ok(());
         }

@@ -18,7 +18,6 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{CloseConnection, Reply, RequestContext};
 use crate::coordinator::errors::group_error;
-use crate::coordinator::group::GroupError;
 use crate::coordinator::group::consumer::assignment::Assignment;
 use crate::coordinator::group::consumer::event::{
     ConsumerHeartbeat, HeartbeatAnswer, JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH,

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::kind::Kind;
 use super::request::NotFound;
 use super::state::{ResolveJob, ShardState, Then, send};
+use super::writes::Waiting;
 use crate::coordinator::group::consumer::event::{
     ConsumerGroupDescription, ConsumerHeartbeat, Env, HeartbeatAnswer, JOIN_EPOCH,
 };
@@ -162,7 +163,7 @@ impl ShardState {
     }
 
     fn answer_when_durable<T: Send + 'static>(&mut self, id: &Arc<str>, reply: Reply<T>, answer: T, failed: T) {
-        let waiting = Box::new(move |durable| send(reply, if durable { answer } else { failed }));
+        let waiting: Waiting = Box::new(move |durable| send(reply, if durable { answer } else { failed }));
         match self.groups.get_mut(id) {
             Some(entry) => entry.writes.when_durable(waiting),
             None => waiting(true),
