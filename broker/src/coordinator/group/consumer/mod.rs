@@ -111,6 +111,8 @@ pub struct ConsumerGroup {
     static_members: BTreeMap<Arc<str>, MemberId>,
     targets: BTreeMap<MemberId, Arc<Assignment>>,
     regexes: BTreeMap<Arc<str>, ResolvedRegex>,
+    /// How many members subscribe to each expression.
+    regex_subscribers: BTreeMap<Arc<str>, usize>,
     /// Kafka before 4.1 left a record of the topics; the next epoch removes it.
     has_partition_metadata: bool,
     /// Who owns each partition, assigned or pending revocation. Looked up, never gone through.
@@ -136,6 +138,7 @@ impl ConsumerGroup {
             static_members: BTreeMap::new(),
             targets: BTreeMap::new(),
             regexes: BTreeMap::new(),
+            regex_subscribers: BTreeMap::new(),
             has_partition_metadata: false,
             owners: HashMap::new(),
             timers: Timers::default(),
@@ -165,11 +168,11 @@ impl ConsumerGroup {
             (ConsumerKey::Regex(regex), _) => drop(self.regexes.remove(regex)),
             (ConsumerKey::Member(member), Some(ConsumerValue::Member(metadata))) => {
                 let known = self.members.entry(member.clone()).or_insert_with(|| ConsumerMember::new(member));
-                let before = known.metadata.instance_id.clone();
-                known.metadata = metadata.clone();
-                if before != metadata.instance_id {
-                    self.forget_instance(before.as_ref(), member);
+                let before = std::mem::replace(&mut known.metadata, metadata.clone());
+                if before.instance_id != metadata.instance_id {
+                    self.forget_instance(before.instance_id.as_ref(), member);
                 }
+                self.count_regex(&before.regex, &metadata.regex);
                 if let Some(instance) = &metadata.instance_id {
                     self.static_members.insert(instance.clone(), member.clone());
                 }
@@ -178,6 +181,7 @@ impl ConsumerGroup {
                 if let Some(gone) = self.members.remove(member) {
                     self.disown(&gone.current, member);
                     self.forget_instance(gone.metadata.instance_id.as_ref(), member);
+                    self.count_regex(&gone.metadata.regex, &Arc::from(""));
                     self.timers.cancel_all(member);
                 }
             }
@@ -208,6 +212,18 @@ impl ConsumerGroup {
                     self.owners.remove(&key);
                 }
             }
+        }
+    }
+
+    fn count_regex(&mut self, before: &Arc<str>, after: &Arc<str>) {
+        if let Some(count) = self.regex_subscribers.get_mut(before) {
+            *count -= 1;
+            if *count == 0 {
+                self.regex_subscribers.remove(before);
+            }
+        }
+        if !after.is_empty() {
+            *self.regex_subscribers.entry(after.clone()).or_default() += 1;
         }
     }
 

@@ -38,18 +38,14 @@ pub struct ResolveRegexes {
 impl ConsumerGroup {
     /// How many members subscribe to this expression.
     pub(super) fn regex_subscribers(&self, regex: &str) -> usize {
-        self.members.values().filter(|member| &*member.metadata.regex == regex).count()
+        self.regex_subscribers.get(regex).copied().unwrap_or(0)
     }
 
     /// The names of all topics that any member subscribes to.
     pub(super) fn subscribed_topics(&self) -> BTreeSet<&str> {
-        let mut topics: BTreeSet<&str> = BTreeSet::new();
-        let mut regexes: BTreeSet<&Arc<str>> = BTreeSet::new();
-        for member in self.members.values() {
-            topics.extend(member.metadata.topics.iter().map(|name| &**name));
-            regexes.insert(&member.metadata.regex);
-        }
-        for resolved in regexes.into_iter().filter_map(|regex| self.regexes.get(regex)) {
+        let mut topics: BTreeSet<&str> =
+            self.members.values().flat_map(|member| &member.metadata.topics).map(|name| &**name).collect();
+        for resolved in self.regex_subscribers.keys().filter_map(|regex| self.regexes.get(regex)) {
             topics.extend(resolved.topics.iter().map(|name| &**name));
         }
         topics
@@ -91,20 +87,10 @@ impl ConsumerGroup {
     /// The expressions to resolve now, if it is time: one is not resolved, or the topics have changed. The caller resolves
     /// them and brings the result to [`Self::regexes_resolved`], or reports [`Self::resolving_failed`].
     pub(super) fn due_regexes(&mut self, env: Env<'_>) -> Option<ResolveRegexes> {
-        if self.resolving {
+        if self.resolving || self.regex_subscribers.is_empty() {
             return None;
         }
-        let patterns: BTreeSet<Arc<str>> = self
-            .members
-            .values()
-            .map(|member| &member.metadata.regex)
-            .filter(|regex| !regex.is_empty())
-            .cloned()
-            .collect();
-        if patterns.is_empty() {
-            return None;
-        }
-        let unresolved = patterns.iter().any(|pattern| !self.regexes.contains_key(pattern));
+        let unresolved = self.regex_subscribers.keys().any(|pattern| !self.regexes.contains_key(pattern));
         let (last, version) = match self.resolved.filter(|_| !self.regexes.is_empty()) {
             Some((at, version)) => (Some(at), Some(version)),
             None => (None, None),
@@ -116,7 +102,7 @@ impl ConsumerGroup {
             return None;
         }
         self.resolving = true;
-        Some(ResolveRegexes { patterns })
+        Some(ResolveRegexes { patterns: self.regex_subscribers.keys().cloned().collect() })
     }
 
     /// Takes in what expressions matched in the topics of `version`.

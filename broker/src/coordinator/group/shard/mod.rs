@@ -16,6 +16,8 @@ mod state;
 mod writes;
 
 #[cfg(test)]
+mod consumer_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
