@@ -231,7 +231,7 @@ fn s88_a_full_request_is_answered_in_full() {
 
 #[test]
 fn s89_epochs_that_cannot_be_are_fenced_and_a_lost_answer_is_not() {
-    let mut bench = Bench::new(&[("t", 4), ("u", 2)]);
+    let mut bench = Bench::new(&[("t", 4), ("u", 1)]);
     let (mut a, mut b) = (Client::new("a"), Client::new("b"));
     bench.join(&mut a, &["t"]);
     bench.join(&mut b, &["t"]);

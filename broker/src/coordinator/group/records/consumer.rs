@@ -451,7 +451,7 @@ mod tests {
                 ConsumerKey::Member(m()),
                 ConsumerValue::Member(plain_member()),
                 "000500016700016d",
-                "00000101026302680101ffffffff0100",
+                "00000000026302680101ffffffff0000",
             ),
             (ConsumerKey::TargetEpoch, ConsumerValue::TargetEpoch(7), "0006000167", "00000000000700"),
             (

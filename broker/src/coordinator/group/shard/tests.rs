@@ -125,7 +125,7 @@ impl Bench {
             protocols: vec![MemberProtocol {
                 name: Arc::from("range"),
                 // Subscribes to "used".
-                metadata: Bytes::from_static(b"\x00\x01\x00\x00\x00\x01\x00\x04used\xff\xff\xff\xff"),
+                metadata: Bytes::from_static(b"\x00\x00\x00\x00\x00\x01\x00\x04used\xff\xff\xff\xff"),
             }],
             require_known_member_id: false,
             can_skip_assignment: false,
