@@ -11,6 +11,8 @@ use weir_model::record_batch::BatchError;
 use weir_storage::producers::SequenceError;
 use weir_storage::{AppendError, ReadError};
 
+use crate::quotas::QuotaError;
+use crate::scram::ScramError;
 use crate::tables::Refusal;
 
 /// The code for a batch that did not pass validation (S-26 to S-28, S-31, S-34, S-35).
@@ -74,6 +76,31 @@ pub fn read_error(error: &ReadError, version: i16) -> ResponseError {
         }
         // Retriable, with a metadata refresh: by then the broker is back or gone.
         ReadError::Stopping => ResponseError::NotLeaderOrFollower,
+    }
+}
+
+/// The code for a client quota that was not changed.
+#[must_use]
+pub fn quota_error(error: &QuotaError) -> ResponseError {
+    match error {
+        QuotaError::Entity(_) | QuotaError::UnknownKey(_) | QuotaError::NotBuilt(_) | QuotaError::Value { .. } => {
+            ResponseError::InvalidRequest
+        }
+        QuotaError::Store(_) => ResponseError::UnknownServerError,
+    }
+}
+
+/// The code for SCRAM credentials that were not changed.
+#[must_use]
+pub fn scram_error(error: &ScramError) -> ResponseError {
+    match error {
+        ScramError::NoName | ScramError::TooFewIterations | ScramError::TooManyIterations => {
+            ResponseError::UnacceptableCredential
+        }
+        ScramError::UnknownMechanism => ResponseError::UnsupportedSaslMechanism,
+        ScramError::Twice => ResponseError::DuplicateResource,
+        ScramError::NotThere => ResponseError::ResourceNotFound,
+        ScramError::Store(_) => ResponseError::UnknownServerError,
     }
 }
 

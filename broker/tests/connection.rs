@@ -125,7 +125,7 @@ async fn api_versions_refuses_a_client_without_a_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_apis_and_versions_close_the_connection() {
     let broker = Running::start(&[]).await;
-    for (key, version) in [(3, 14), (0, 2), (1, 3), (1, 18), (4, 0), (17, 0), (999, 0), (-1, 0)] {
+    for (key, version) in [(3, 14), (0, 2), (1, 3), (1, 19), (4, 0), (17, 0), (999, 0), (-1, 0)] {
         let mut client = broker.client().await;
         let mut request = BytesMut::new();
         request.put_i16(key);

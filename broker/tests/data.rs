@@ -96,7 +96,7 @@ async fn every_version_of_produce_and_fetch_carries_the_same_batch() {
             assert_eq!(partition.log_start_offset, 0);
         }
     }
-    for version in 4..=17 {
+    for version in 4..=18 {
         let mut request = fetch_request("t", vec![ask(10)]);
         if version >= 13 {
             request.topics[0].topic = TopicName::default();

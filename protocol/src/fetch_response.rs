@@ -3,7 +3,7 @@
 //! `kafka-protocol` copies `records` into its output buffer. Here the fields around the records are written into small buffers and the records stay
 //! what they are: the caller says what carries them (`R`: shared bytes, slices of files) and how large they are, and gets back the pieces in wire order.
 //!
-//! Served versions: 4 to 17. What each brought: 5 log start offset, 7 sessions (KIP-227), 11 preferred read replica (KIP-392), 12 flexible and
+//! Served versions: 4 to 18. What each brought: 5 log start offset, 7 sessions (KIP-227), 11 preferred read replica (KIP-392), 12 flexible and
 //! diverging epoch (KIP-595), 13 topic ids (KIP-516), 16 node endpoints (KIP-951, optional, not sent). Diverging epoch and current leader are optional
 //! tagged fields that a broker without replication never has to send.
 
@@ -18,8 +18,12 @@ const FIRST_FLEXIBLE: i16 = 12;
 /// A whole response.
 #[derive(Debug, Clone)]
 pub struct FetchResponse<R> {
+    /// How long the client is throttled, in milliseconds (KIP-219).
+    pub throttle_ms: i32,
     /// An error for the whole request, 0 for none. Sent from v7.
     pub error_code: i16,
+    /// The session that the client may go on with (KIP-227), 0 for none. Sent from v7.
+    pub session_id: i32,
     /// Answers by topic, in request order.
     pub topics: Vec<FetchedTopic<R>>,
 }
@@ -84,7 +88,7 @@ pub enum Piece<R> {
     Records(R),
 }
 
-/// Encodes a response in a version from 4 to 17. Returns the pieces in wire order and their total size.
+/// Encodes a response in a version from 4 to 18. Returns the pieces in wire order and their total size.
 ///
 /// # Panics
 /// When a record set is 2 GiB or larger, or there are more than 2^31 topics: limits far below that were checked when the request was served.
@@ -111,10 +115,10 @@ struct Encoder<R> {
 
 impl<R: RecordCarrier> Encoder<R> {
     fn response(&mut self, response: FetchResponse<R>) {
-        self.out.put_i32(0); // throttle time
+        self.out.put_i32(response.throttle_ms);
         if self.version >= 7 {
             self.out.put_i16(response.error_code);
-            self.out.put_i32(0); // session id: sessionless, always (S-55)
+            self.out.put_i32(response.session_id);
         }
         self.count(response.topics.len());
         for topic in response.topics {
@@ -243,7 +247,9 @@ mod tests {
             records,
         };
         FetchResponse {
+            throttle_ms: 3,
             error_code: 0,
+            session_id: 9,
             topics: vec![
                 FetchedTopic {
                     name: "orders".to_owned(),
@@ -273,12 +279,14 @@ mod tests {
 
     #[test]
     fn every_version_reads_back_as_it_was_meant() {
-        for version in 4..=17 {
+        for version in 4..=18 {
             for aborted in [None, Some(vec![]), Some(vec![AbortedTransaction { producer_id: 5, first_offset: 3 }])] {
                 let mut bytes = joined(sample(aborted.clone()), version);
                 let decoded = Decoded::decode(&mut bytes, version).expect("the crate reads what we wrote");
                 assert!(bytes.is_empty(), "version {version} left {} bytes", bytes.len());
                 assert_eq!(decoded.responses.len(), 2);
+                assert_eq!(decoded.throttle_time_ms, 3);
+                assert_eq!(decoded.session_id, if version >= 7 { 9 } else { 0 });
                 let topic = &decoded.responses[0];
                 if version >= 13 {
                     assert_eq!(topic.topic_id, Uuid::from_u128(77));
@@ -302,7 +310,7 @@ mod tests {
 
     #[test]
     fn no_records_are_zero_bytes_and_never_null() {
-        for version in 4..=17 {
+        for version in 4..=18 {
             let mut bytes = joined(sample(None), version);
             let decoded = Decoded::decode(&mut bytes, version).expect("readable");
             assert_eq!(decoded.responses[0].partitions[1].records.as_deref(), Some(&b""[..]), "version {version}");

@@ -55,5 +55,9 @@ pub enum DecodeError {
 /// the decoder refuses, versions outside its range included.
 pub fn decode_request<T: Decodable>(key: i16, version: i16, mut body: Bytes) -> Result<T, DecodeError> {
     schema::guard(key, version, &body).map_err(|source| DecodeError::Guard { key, version, source })?;
-    T::decode(&mut body, version).map_err(|error| DecodeError::Malformed { key, version, reason: error.to_string() })
+    T::decode(&mut body, versions::layout_version(key, version)).map_err(|error| DecodeError::Malformed {
+        key,
+        version,
+        reason: error.to_string(),
+    })
 }

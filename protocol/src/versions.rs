@@ -63,6 +63,19 @@ pub fn is_flexible(key: i16, version: i16) -> bool {
     schema::find(key).is_some_and(|schema| version >= schema.first_flexible)
 }
 
+/// The key of ListOffsets.
+pub const LIST_OFFSETS: i16 = 2;
+
+/// The version whose bodies a version's bodies look like. Versions that changed only what a value may mean are newer than `kafka-protocol` knows: ListOffsets 11
+/// (KIP-1023) is laid out as 10 is.
+#[must_use]
+pub fn layout_version(key: i16, version: i16) -> i16 {
+    match key {
+        LIST_OFFSETS => version.min(10),
+        _ => version,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

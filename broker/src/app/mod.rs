@@ -19,8 +19,11 @@ use weir_storage::{OpenError, Storage, StorageOptions};
 
 use crate::cli::{Settings, SettingsError};
 use crate::coordinator::{CoordinatorError, GroupCoordinator};
+use crate::fetch_sessions::FetchSessions;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::quotas::{QuotaOpenError, Quotas};
+use crate::scram::{Scram, ScramOpenError};
 use crate::server::{ServerLimits, serve};
 use crate::topics::Topics;
 pub use identity::Identity;
@@ -42,6 +45,12 @@ pub struct Broker {
     pub groups: GroupCoordinator,
     /// Tiering and the catalog.
     pub lake: Arc<Lake>,
+    /// Fetch sessions of consumers.
+    pub fetch_sessions: FetchSessions,
+    /// Client quotas.
+    pub quotas: Quotas,
+    /// SCRAM credentials.
+    pub scram: Scram,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -73,6 +82,12 @@ pub enum StartError {
     /// The group coordinator did not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
+    /// The client quotas did not read.
+    #[error(transparent)]
+    Quotas(#[from] QuotaOpenError),
+    /// The SCRAM credentials did not read.
+    #[error(transparent)]
+    Scram(#[from] ScramOpenError),
     /// What clients should be told is no address.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -133,6 +148,8 @@ impl App {
             stop.clone(),
         )
         .await?;
+        let quotas = Quotas::open(storage.meta())?;
+        let scram = Scram::open(storage.meta())?;
         let broker = Arc::new(Broker {
             identity,
             config: Arc::clone(&config),
@@ -141,6 +158,11 @@ impl App {
             topics,
             groups,
             lake,
+            fetch_sessions: FetchSessions::new(
+                usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0),
+            ),
+            quotas,
+            scram,
             metrics: Arc::new(Metrics::new()),
         });
         let limits = Arc::new(ServerLimits::from_config(&config));

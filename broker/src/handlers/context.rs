@@ -12,6 +12,8 @@ use weir_storage::Partition;
 
 use super::{CloseConnection, Reply, Response};
 use crate::app::Broker;
+use crate::quotas::Limit;
+use crate::server::Mute;
 
 /// A request's surroundings.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub struct RequestContext {
     pub peer: SocketAddr,
     /// When the request had been read. Time limits in a request count from here.
     pub received: Instant,
+    /// Holds the connection back.
+    pub mute: Arc<Mute>,
 }
 
 impl RequestContext {
@@ -33,6 +37,18 @@ impl RequestContext {
     #[must_use]
     pub fn client_id(&self) -> &str {
         self.client_id.as_deref().unwrap_or_default()
+    }
+
+    /// Counts bytes toward the client's quota; a client over its rate is held back. Returns the milliseconds to tell it (`throttle_time_ms`).
+    #[must_use]
+    pub fn charge(&self, limit: Limit, bytes: usize) -> i32 {
+        let now = Instant::now();
+        let throttle = self.broker.quotas.charge(limit, self.client_id(), bytes, now);
+        if throttle.is_zero() {
+            return 0;
+        }
+        self.mute.extend(now + throttle);
+        i32::try_from(throttle.as_millis()).unwrap_or(i32::MAX)
     }
 
     /// A partition, by its topic's name.

@@ -1,17 +1,17 @@
-//! Fetch (key 1), versions 4 to 17.
+//! Fetch (key 1), versions 4 to 18.
 //!
 //! Answers whole record batches from an offset on, waiting for `min_bytes` or `max_wait_ms`. Records are sent from where they are: shared memory of the tail, slices of
 //! segment files. The client id may carry read options (DESIGN 5.1): `name;weir.columns=a,b;weir.format=arrow`.
 //!
 //! * v5 log start offset; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 compact encodings; v13 topic ids (KIP-516);
-//!   v15 replica state; v16 node endpoints (KIP-951).
+//!   v15 replica state; v16 node endpoints (KIP-951); v18 a follower's high watermark (KIP-1166), which no client sends.
 //! * zstd below v10 is answered with UNSUPPORTED_COMPRESSION_TYPE (S-58). Kafka goes by the topic's compression.type; we look at the batches that would be sent, so
 //!   what a producer chose to compress so does not reach a client that cannot read it.
-//! * Every answer is sessionless (session id 0), which all clients accept (S-55). One broker leads everything, so there is no preferred replica and no leader hint.
+//! * Sessions are in `fetch_sessions.rs` (S-55). One broker leads everything, so there is no preferred replica and no leader hint.
 //! * Differs from Kafka: bad read options are answered with INVALID_REQUEST, and the sentence that says what is wrong is logged: the response has no room for it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::FetchRequest;
@@ -27,21 +27,26 @@ use weir_table::{ReadFormat, ReadOptions};
 use super::{CloseConnection, Reply, RequestContext, Response};
 use crate::errors;
 use crate::partition::{LongPoll, Target, TargetRead, codecs};
+use crate::quotas::Limit;
 
 /// The first version whose clients read zstd (KIP-110).
 const ZSTD_SINCE: i16 = 10;
 
+/// The session id that says that there is none.
+const NO_SESSION: i32 = 0;
+
 /// Resolves what is asked for; reading and waiting happen when the answer's turn comes.
-pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<Reply, CloseConnection> {
-    if let Some(code) = session_error(&request) {
-        return respond(context.version, code.code(), Vec::new()).map(Reply::Ready);
-    }
+pub async fn handle(context: &RequestContext, mut request: FetchRequest) -> Result<Reply, CloseConnection> {
     let options = match ReadOptions::from_client_id(context.client_id()) {
         Ok(options) => options,
         Err(error) => {
             warn!(client_id = context.client_id(), %error, "read options refused");
             return refuse_options(context, request);
         }
+    };
+    let session = match context.broker.fetch_sessions.begin(&mut request, context.version, context.received) {
+        Ok(session) => session,
+        Err(code) => return respond(context.version, code.code(), Vec::new()).map(Reply::Ready),
     };
     let isolation = if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
     let max_bytes = request.max_bytes.min(context.broker.config.fetch_max_bytes);
@@ -77,8 +82,11 @@ pub async fn handle(context: &RequestContext, request: FetchRequest) -> Result<R
                 context.broker.metrics.fetched(read.next.since(target.offset), read.bytes);
             }
         }
-        let answered = assemble(&context, topics, reads, refusals, isolation);
-        respond(context.version, 0, answered)
+        let mut answered = assemble(&context, topics, reads, refusals, isolation);
+        let session_id = context.broker.fetch_sessions.finish(session, &mut answered, Instant::now());
+        let bytes = answered.iter().flat_map(|topic| &topic.partitions).flat_map(|partition| &partition.records);
+        let throttle_ms = context.charge(Limit::ConsumerBytes, bytes.map(RecordCarrier::size).sum());
+        encode(context.version, FetchResponse { throttle_ms, error_code: 0, session_id, topics: answered })
     })))
 }
 
@@ -105,16 +113,6 @@ fn refusal(chunks: &[Chunk]) -> Option<ResponseError> {
             error!(%cause, "the headers of stored batches could not be read");
             Some(ResponseError::KafkaStorageError)
         }
-    }
-}
-
-/// We never gave out a session, so nobody can continue one: whatever its id, it is not found (S-55). Opening one, and closing one, are full fetches.
-fn session_error(request: &FetchRequest) -> Option<ResponseError> {
-    const INITIAL: i32 = 0;
-    const FINAL: i32 = -1;
-    match request.session_epoch {
-        INITIAL | FINAL => None,
-        _ => Some(ResponseError::FetchSessionIdNotFound),
     }
 }
 
@@ -308,8 +306,13 @@ impl RecordCarrier for Records {
     }
 }
 
+/// An answer outside of sessions that reads nothing.
 fn respond(version: i16, error_code: i16, topics: Vec<FetchedTopic<Records>>) -> Result<Response, CloseConnection> {
-    let (pieces, size) = fetch_response::encode(FetchResponse { error_code, topics }, version);
+    encode(version, FetchResponse { throttle_ms: 0, error_code, session_id: NO_SESSION, topics })
+}
+
+fn encode(version: i16, response: FetchResponse<Records>) -> Result<Response, CloseConnection> {
+    let (pieces, size) = fetch_response::encode(response, version);
     let chunks = pieces.into_iter().map(|piece| match piece {
         Piece::Fields(bytes) => Chunk::Bytes(bytes),
         Piece::Records(Records(chunk)) => chunk,

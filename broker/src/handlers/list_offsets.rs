@@ -1,9 +1,10 @@
-//! ListOffsets (key 2), versions 1 to 10.
+//! ListOffsets (key 2), versions 1 to 11.
 //!
 //! Answers where a log starts and ends, and which record is the first at or after a time.
 //!
 //! * v2 isolation level; v4 leader epochs (KIP-320); v6 compact encodings; v7 the record with the largest timestamp (-3, KIP-734); v8 the earliest local offset (-4, KIP-405);
-//!   v9 the latest tiered offset (-5, KIP-1005); v10 a time limit for remote look-ups (KIP-1075).
+//!   v9 the latest tiered offset (-5, KIP-1005); v10 a time limit for remote look-ups (KIP-1075);
+//!   v11 the earliest offset that is not tiered yet (-6, KIP-1023).
 //! * A time is looked up record by record, inside compressed batches, with timestamps in any order (S-60). No match is offset -1 without an error.
 
 use std::collections::BTreeSet;
@@ -15,10 +16,11 @@ use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionRespon
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use tracing::error;
 use weir_model::{Isolation, Offset, PartitionId};
+use weir_protocol::versions::{LIST_OFFSETS, layout_version};
 use weir_storage::partition::LEADER_EPOCH;
 use weir_storage::{Partition, TopicInfo};
 
-use super::{CloseConnection, Reply, RequestContext};
+use super::{CloseConnection, Reply, RequestContext, Response};
 use crate::errors;
 
 /// The special timestamps, and the first version that may ask each.
@@ -27,6 +29,7 @@ const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// What a look-up found: the offset, and its record's timestamp where the question was about one.
 struct Found {
@@ -60,7 +63,8 @@ pub async fn handle(context: &RequestContext, request: ListOffsetsRequest) -> Re
         }
         topics.push(ListOffsetsTopicResponse::default().with_name(topic.name.clone()).with_partitions(partitions));
     }
-    context.ready(&ListOffsetsResponse::default().with_topics(topics))
+    let response = ListOffsetsResponse::default().with_topics(topics);
+    Response::message(&response, layout_version(LIST_OFFSETS, context.version)).map(Reply::Ready)
 }
 
 /// The same partition twice is refused, each time it is named (S-61).
@@ -92,6 +96,7 @@ async fn look_up(
         MAX_TIMESTAMP => 7,
         EARLIEST_LOCAL => 8,
         LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
         LATEST | EARLIEST | 0.. => 0,
         _ => return Err(ResponseError::UnsupportedVersion),
     };
@@ -108,6 +113,7 @@ async fn look_up(
             .lake_end
             .and_then(|end| Offset::new(end.get() - 1))
             .map_or(Found::NOTHING, Found::offset)),
+        EARLIEST_PENDING_UPLOAD => Ok(partition.status().lake_end.map_or(Found::NOTHING, Found::offset)),
         MAX_TIMESTAMP => search(context, topic, &partition, isolation, None).await,
         timestamp => search(context, topic, &partition, isolation, Some(timestamp)).await,
     }

@@ -9,6 +9,7 @@ mod reply;
 mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
+mod alter_user_scram_credentials;
 pub mod api_versions;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
@@ -85,8 +86,8 @@ macro_rules! apis {
 
 apis! {
     0  Produce: produce, messages::ProduceRequest, 0..=13;
-    1  Fetch: fetch, messages::FetchRequest, 4..=17;
-    2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=10;
+    1  Fetch: fetch, messages::FetchRequest, 4..=18;
+    2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=11;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
     8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=10;
     9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=10;
@@ -119,6 +120,7 @@ apis! {
     48 DescribeClientQuotas: describe_client_quotas, messages::DescribeClientQuotasRequest, 0..=1;
     49 AlterClientQuotas: alter_client_quotas, messages::AlterClientQuotasRequest, 0..=1;
     50 DescribeUserScramCredentials: describe_user_scram_credentials, messages::DescribeUserScramCredentialsRequest, 0..=0;
+    51 AlterUserScramCredentials: alter_user_scram_credentials, messages::AlterUserScramCredentialsRequest, 0..=0;
     55 DescribeQuorum: describe_quorum, messages::DescribeQuorumRequest, 0..=2;
     60 DescribeCluster: describe_cluster, messages::DescribeClusterRequest, 0..=2;
     61 DescribeProducers: describe_producers, messages::DescribeProducersRequest, 0..=0;

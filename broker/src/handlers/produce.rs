@@ -27,6 +27,7 @@ use weir_storage::{Partition, TopicInfo};
 
 use super::{CloseConnection, Reply, RequestContext};
 use crate::errors;
+use crate::quotas::Limit;
 use crate::tables::{self, CheckedBatch};
 
 /// From this size on a partition's batch is checked and decoded on the blocking pool: it would hold a network thread for more than about a millisecond.
@@ -42,7 +43,7 @@ pub async fn handle(context: &RequestContext, request: ProduceRequest) -> Result
         return answer(
             context,
             acks,
-            refuse_all(&request, ResponseError::InvalidRequiredAcks, "acks must be -1, 0 or 1"),
+            respond(refuse_all(&request, ResponseError::InvalidRequiredAcks, "acks must be -1, 0 or 1")),
             None,
         );
     }
@@ -51,13 +52,16 @@ pub async fn handle(context: &RequestContext, request: ProduceRequest) -> Result
         return answer(
             context,
             acks,
-            refuse_all(&request, ResponseError::TransactionalIdAuthorizationFailed, reason),
+            respond(refuse_all(&request, ResponseError::TransactionalIdAuthorizationFailed, reason)),
             None,
         );
     }
+    let bytes = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let bytes = bytes.map(|partition| partition.records.as_ref().map_or(0, Bytes::len)).sum();
     let mut outcomes = check_all(context, request.topic_data).await;
     let last = order_all(context, &mut outcomes).await;
-    answer(context, acks, outcomes, last)
+    let throttle_ms = context.charge(Limit::ProducerBytes, bytes);
+    answer(context, acks, respond(outcomes).with_throttle_time_ms(throttle_ms), last)
 }
 
 /// What became of one topic's partitions, in request order.
@@ -221,10 +225,9 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
 fn answer(
     context: &RequestContext,
     acks: i16,
-    outcomes: Vec<TopicOutcome>,
+    response: ProduceResponse,
     last: Option<WalSeq>,
 ) -> Result<Reply, CloseConnection> {
-    let response = respond(outcomes);
     if acks == 0 {
         let failed = response
             .responses

@@ -18,9 +18,9 @@ use weir_protocol::versions::is_flexible;
 use weir_protocol::{FrameError, HeaderError, Preamble, RequestHeader, frame_size, response_header};
 use weir_storage::Chunk;
 
-use super::ServerLimits;
 use super::response_queue::{Queued, ResponseQueue};
 use super::send::send;
+use super::{Mute, ServerLimits};
 use crate::app::Broker;
 use crate::handlers::{self, APIS, CloseConnection, Reply, RequestContext, Response};
 
@@ -80,7 +80,8 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
     let queue = ResponseQueue::new(limits.max_pending_responses, limits.max_pending_bytes);
-    let reader = Reader { stream: &stream, peer, broker: &broker, limits: &limits, queue: &queue };
+    let mute = Arc::new(Mute::default());
+    let reader = Reader { stream: &stream, peer, broker: &broker, limits: &limits, queue: &queue, mute: &mute };
     let writer = Writer { stream: &stream, broker: &broker, limits: &limits, queue: &queue };
     let mut writing = std::pin::pin!(writer.run());
     let ended = tokio::select! {
@@ -119,12 +120,14 @@ struct Reader<'a> {
     broker: &'a Arc<Broker>,
     limits: &'a ServerLimits,
     queue: &'a ResponseQueue,
+    mute: &'a Arc<Mute>,
 }
 
 impl Reader<'_> {
     async fn run(&self) -> Result<Ended, ConnectionError> {
         loop {
             self.queue.room().await;
+            self.mute.passed().await;
             let length = match self.length().await? {
                 Arrival::Length(length) => length,
                 Arrival::Closed => return Ok(Ended::ByPeer),
@@ -213,6 +216,7 @@ impl Reader<'_> {
             client_id: header.client_id,
             peer: self.peer,
             received,
+            mute: Arc::clone(self.mute),
         };
         let reply = match handlers::dispatch(&context, preamble.key, body).await {
             Ok(reply) => reply,

@@ -3,6 +3,7 @@
 mod connection;
 mod frame_pool;
 mod memory;
+mod mute;
 mod response_queue;
 mod send;
 
@@ -20,6 +21,7 @@ use crate::app::Broker;
 pub use connection::ConnectionError;
 pub use frame_pool::FramePool;
 pub use memory::RequestMemory;
+pub use mute::Mute;
 
 /// How long connections may take to send what is ready once the broker stops.
 const DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -106,8 +106,8 @@ configs! {
         log_segment_delete_delay_ms: i64 = ConfigDef::new("log.segment.delete.delay.ms", "60000").at_least(0).read_only().hint();
         /// Most connections of Kafka clients at once; a newer one is closed when it comes. Kafka lets it wait instead.
         max_connections: i32 = ConfigDef::new("max.connections", "2147483647").at_least(1).read_only();
-        /// Most fetch sessions kept; every answer is sessionless, which all clients accept.
-        max_incremental_fetch_session_cache_slots: i32 = ConfigDef::new("max.incremental.fetch.session.cache.slots", "1000").at_least(0).read_only().hint();
+        /// Most fetch sessions kept; a consumer that finds none free sends its fetches in full.
+        max_incremental_fetch_session_cache_slots: i32 = ConfigDef::new("max.incremental.fetch.session.cache.slots", "1000").at_least(0).read_only();
         /// Largest record batch that is accepted, compressed and with its header.
         message_max_bytes: i32 = ConfigDef::new("message.max.bytes", "1048588").at_least(0).read_only();
         /// See the topic config min.insync.replicas.

@@ -262,6 +262,12 @@ request!(ALTER_CLIENT_QUOTAS = 49, flexible 1, [
 ]);
 
 request!(DESCRIBE_USER_SCRAM_CREDENTIALS = 50, flexible 0, [all(structs![all(STRING)])]);
+
+request!(ALTER_USER_SCRAM_CREDENTIALS = 51, flexible 0, [
+    all(structs![all(STRING), all(INT8)]), // deletions
+    all(structs![all(STRING), all(INT8), all(INT32), all(BYTES), all(BYTES)]),
+]);
+
 request!(DESCRIBE_QUORUM = 55, flexible 0, [all(structs![all(STRING), all(structs![all(INT32)])])]);
 request!(DESCRIBE_CLUSTER = 60, flexible 0, [all(BOOL), since(1, INT8), since(2, BOOL)]);
 
@@ -337,6 +343,7 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DESCRIBE_CLIENT_QUOTAS,
     &ALTER_CLIENT_QUOTAS,
     &DESCRIBE_USER_SCRAM_CREDENTIALS,
+    &ALTER_USER_SCRAM_CREDENTIALS,
     &DESCRIBE_QUORUM,
     &DESCRIBE_CLUSTER,
     &DESCRIBE_PRODUCERS,
