@@ -55,7 +55,7 @@ mod sync_group;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kafka_protocol::messages;
-use weir_protocol::{ApiVersion, ApiVersionTable, decode_request};
+use weir_protocol::{ApiVersion, ApiVersionTable, decode_request, offsets_by_id};
 
 pub use context::RequestContext;
 pub use reply::{CloseConnection, Reply, Response};
@@ -89,8 +89,8 @@ apis! {
     1  Fetch: fetch, messages::FetchRequest, 4..=18;
     2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=11;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
-    8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=10;
-    9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=10;
+    8  OffsetCommit: offset_commit, offsets_by_id::OffsetCommit, 2..=10;
+    9  OffsetFetch: offset_fetch, offsets_by_id::OffsetFetch, 1..=10;
     10 FindCoordinator: find_coordinator, messages::FindCoordinatorRequest, 0..=6;
     11 JoinGroup: join_group, messages::JoinGroupRequest, 0..=9;
     12 Heartbeat: heartbeat, messages::HeartbeatRequest, 0..=4;

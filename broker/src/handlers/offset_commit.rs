@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 
+use kafka_protocol::messages::OffsetCommitResponse;
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
-use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use weir_model::TopicId;
+use weir_protocol::offsets_by_id::OffsetCommit;
 use weir_storage::TopicInfo;
 
 use super::{CloseConnection, Reply, RequestContext};
@@ -20,7 +21,8 @@ use crate::coordinator::group::GroupError;
 use crate::coordinator::{Commit, OffsetToCommit};
 
 /// Commits.
-pub async fn handle(context: &RequestContext, request: OffsetCommitRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(context: &RequestContext, request: OffsetCommit) -> Result<Reply, CloseConnection> {
+    let OffsetCommit(request) = request;
     let topics = context.broker.storage.topics();
     let max_metadata = usize::try_from(context.broker.config.offset_metadata_max_bytes).unwrap_or(0);
     let mut offsets = Vec::new();

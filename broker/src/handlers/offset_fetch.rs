@@ -13,10 +13,11 @@ use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 };
-use kafka_protocol::messages::{GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName};
+use kafka_protocol::messages::{GroupId, OffsetFetchResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 use weir_model::TopicId;
+use weir_protocol::offsets_by_id::OffsetFetch;
 use weir_storage::Topics;
 
 use super::{CloseConnection, Reply, RequestContext};
@@ -27,7 +28,8 @@ use crate::coordinator::{Answer, FetchedTopic};
 type Wanted = Option<Vec<(Arc<str>, Vec<i32>)>>;
 
 /// Fetches.
-pub async fn handle(context: &RequestContext, request: OffsetFetchRequest) -> Result<Reply, CloseConnection> {
+pub async fn handle(context: &RequestContext, request: OffsetFetch) -> Result<Reply, CloseConnection> {
+    let OffsetFetch(request) = request;
     let version = context.version;
     let groups = &context.broker.groups;
     if version < 8 {

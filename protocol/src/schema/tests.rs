@@ -80,6 +80,7 @@ fn codec(key: i16) -> Codec {
         48 => codec_of::<messages::DescribeClientQuotasRequest>(),
         49 => codec_of::<messages::AlterClientQuotasRequest>(),
         50 => codec_of::<messages::DescribeUserScramCredentialsRequest>(),
+        51 => codec_of::<messages::AlterUserScramCredentialsRequest>(),
         55 => codec_of::<messages::DescribeQuorumRequest>(),
         60 => codec_of::<messages::DescribeClusterRequest>(),
         61 => codec_of::<messages::DescribeProducersRequest>(),

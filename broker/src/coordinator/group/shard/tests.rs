@@ -135,7 +135,9 @@ impl Bench {
     }
 
     pub(super) fn sync(&mut self, group: &str, member: &str, generation: i32) -> oneshot::Receiver<SyncAnswer> {
-        let assignments = vec![(Arc::from(member), Bytes::from(format!("for {member}")))];
+        // Partition 0 of "used", in the consumers' own format.
+        let given = b"\x00\x00\x00\x00\x00\x01\x00\x04used\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff";
+        let assignments = vec![(Arc::from(member), Bytes::from_static(given))];
         let sync = Sync {
             member_id: Arc::from(member),
             instance_id: None,
