@@ -60,6 +60,9 @@ metrics! {
     merged_segments: counter = "weir_merged_segments_total", "Small segments that were merged into larger ones.";
     merged_bytes: counter = "weir_merged_bytes_total", "Bytes of segment files that were written by merging.";
     merge_failures: counter = "weir_merge_failures_total", "Merges that failed and are tried again.";
+    compactions: counter = "weir_compactions_total", "Passes of log compaction that got to their end.";
+    compacted_rows: counter = "weir_compacted_rows_total", "Rows that log compaction has left out.";
+    compaction_failures: counter = "weir_compaction_failures_total", "Passes of log compaction that failed and are tried again.";
     wal_bytes: gauge = "weir_wal_bytes", "Bytes of WAL files on disk.";
     tail_bytes: gauge = "weir_tail_bytes", "Bytes of rows that are durable and not sealed, over all partitions.";
     topics: gauge = "weir_topics", "Topics.";
@@ -149,6 +152,9 @@ impl Metrics {
             (&self.merged_segments, &counters.merged_segments),
             (&self.merged_bytes, &counters.merged_bytes),
             (&self.merge_failures, &counters.merge_failures),
+            (&self.compactions, &counters.compactions),
+            (&self.compacted_rows, &counters.compacted_rows),
+            (&self.compaction_failures, &counters.compaction_failures),
         ];
         for (metric, counter) in counted {
             metric.inc_by(counter.load(Relaxed).saturating_sub(metric.get()));

@@ -25,5 +25,5 @@ pub use partition::{
 };
 pub use shared::Counters;
 pub use signal::ReadSignal;
-pub use store::{AdmitError, OpenError, Storage, StorageOptions};
+pub use store::{AdmitError, BrokerConfigs, OpenError, Storage, StorageOptions};
 pub use topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};

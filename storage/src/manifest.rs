@@ -3,6 +3,8 @@
 //! ```text
 //! cluster                                  cluster id, 22 characters
 //! producer-ids                             first producer id not yet handed to a block
+//! broker-configs/cluster                   broker configs set while running, for all brokers: name to value
+//! broker-configs/<node id>                 the same, for one broker
 //! topic/<topic id>                         TopicRecord
 //! partition/<topic id>/<index>             PartitionRecord
 //! segment/<topic id>/<index>/<base offset> SegmentRecord
@@ -24,11 +26,23 @@ pub struct PartitionRecord {
     pub sealed_end: Offset,
     /// First offset that is not in the lake, as the marker read back said. `None` before the first pour.
     pub lake_end: Option<Offset>,
+    /// Of a compacted topic: the last pass of compaction ended here, the next one begins here. `None` before the first.
+    #[serde(default)]
+    pub compacted_end: Option<Offset>,
+    /// From when on tombstones that compaction has kept may go, in milliseconds since the epoch; `None` when it kept none.
+    #[serde(default)]
+    pub tombstones_due_ms: Option<i64>,
 }
 
 impl PartitionRecord {
     /// A new partition.
-    pub const NEW: Self = Self { log_start: Offset::ZERO, sealed_end: Offset::ZERO, lake_end: None };
+    pub const NEW: Self = Self {
+        log_start: Offset::ZERO,
+        sealed_end: Offset::ZERO,
+        lake_end: None,
+        compacted_end: None,
+        tombstones_due_ms: None,
+    };
 }
 
 /// A stretch of a partition's offsets, and where its rows are.
@@ -54,8 +68,17 @@ pub struct DecodeError {
 pub const CLUSTER: &str = "cluster";
 /// Key of the next producer id block.
 pub const PRODUCER_IDS: &str = "producer-ids";
+/// First part of the keys of broker configs.
+pub const BROKER_CONFIGS: &str = "broker-configs";
+/// Key of the broker configs of all brokers.
+pub const CLUSTER_CONFIGS: &str = "broker-configs/cluster";
 /// Prefix of all topics.
 pub const TOPICS: &str = "topic/";
+
+/// Key of the broker configs of one broker.
+pub fn broker_configs_key(node_id: i32) -> String {
+    format!("{BROKER_CONFIGS}/{node_id}")
+}
 
 /// Key of a topic.
 pub fn topic_key(topic: TopicId) -> String {

@@ -1,4 +1,4 @@
-//! What all partitions of a broker share: the WAL, the metadata store, the tail's budget, the queues of sealer and merger.
+//! What all partitions of a broker share: the WAL, the metadata store, the tail's budget, the queues of the background threads.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,6 +29,10 @@ pub(crate) struct Shared {
     /// Set while sealing fails for lack of space: writers are then refused rather than left to wait.
     pub(crate) sealing_stuck: AtomicBool,
     pub(crate) merger: WorkQueue,
+    /// Partitions to compact.
+    pub(crate) compactor: WorkQueue,
+    /// Has the cleaner look at the compacted topics before its time.
+    pub(crate) cleaner_clock: WorkQueue,
     cold: Mutex<Option<Arc<dyn ColdTier>>>,
 }
 
@@ -51,6 +55,8 @@ impl Shared {
             sealer: WorkQueue::default(),
             sealing_stuck: AtomicBool::new(false),
             merger: WorkQueue::default(),
+            compactor: WorkQueue::default(),
+            cleaner_clock: WorkQueue::default(),
             cold: Mutex::new(None),
         }
     }
@@ -93,6 +99,9 @@ pub struct Counters {
     pub merged_segments: AtomicU64,
     pub merged_bytes: AtomicU64,
     pub merge_failures: AtomicU64,
+    pub compactions: AtomicU64,
+    pub compacted_rows: AtomicU64,
+    pub compaction_failures: AtomicU64,
 }
 
 impl Counters {
@@ -165,7 +174,7 @@ impl TailBudget {
     }
 }
 
-/// What a background thread, the sealer or the merger, has been asked to do. A set of partitions, so it never holds more than there are.
+/// What a background thread, such as the sealer or the merger, has been asked to do. A set of partitions, so it never holds more than there are.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
     asked: Mutex<Asked>,
@@ -179,12 +188,24 @@ struct Asked {
     stop: bool,
 }
 
+impl Asked {
+    fn take(&mut self) -> Option<Work> {
+        if self.stop {
+            return Some(Work::Stop);
+        }
+        if let Some(partition) = self.partitions.pop_first() {
+            return Some(Work::Partition(partition));
+        }
+        std::mem::take(&mut self.relieve).then_some(Work::Relieve)
+    }
+}
+
 /// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Seal this partition, or merge its segments.
+    /// Seal this partition, or merge or compact its segments.
     Partition(PartitionId),
-    /// Bring memory or the WAL back under its limit; for the sealer.
+    /// Bring memory or the WAL back under its limit, for the sealer; look now, for the cleaner's clock.
     Relieve,
     /// End.
     Stop,
@@ -194,7 +215,8 @@ impl WorkQueue {
     pub(crate) fn ask(&self, partition: PartitionId) {
         let mut asked = self.asked.lock();
         if asked.partitions.insert(partition) {
-            self.wake.notify_one();
+            // One of several threads may be waiting out a pause.
+            self.wake.notify_all();
         }
     }
 
@@ -219,16 +241,22 @@ impl WorkQueue {
     pub(crate) fn next(&self) -> Work {
         let mut asked = self.asked.lock();
         loop {
-            if asked.stop {
-                return Work::Stop;
-            }
-            if let Some(partition) = asked.partitions.pop_first() {
-                return Work::Partition(partition);
-            }
-            if std::mem::take(&mut asked.relieve) {
-                return Work::Relieve;
+            if let Some(work) = asked.take() {
+                return work;
             }
             self.wake.wait(&mut asked);
+        }
+    }
+
+    /// Waits for work, so long at most.
+    pub(crate) fn next_within(&self, wait: std::time::Duration) -> Option<Work> {
+        let mut asked = self.asked.lock();
+        let until = std::time::Instant::now() + wait;
+        loop {
+            let work = asked.take();
+            if work.is_some() || self.wake.wait_until(&mut asked, until).timed_out() {
+                return work.or_else(|| asked.take());
+            }
         }
     }
 

@@ -1,5 +1,8 @@
 //! The storage of one broker: opens what is there, hands out partitions, makes and removes topics, and runs the sealer,
-//! the merger and retention in the background.
+//! the merger, the cleaner and retention in the background.
+
+mod broker_configs;
+mod cleaner;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -24,6 +27,8 @@ use crate::partition::{
 use crate::shared::{Counters, Shared, Work};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
 use crate::wal::{Admission, OnFatal, SyncPolicy, Wal, WalConfig, WalError, WalSeq, WalStats};
+
+pub use self::broker_configs::BrokerConfigs;
 
 /// Producer ids are handed out from blocks of this many, so that a new producer costs no commit of its own.
 const PRODUCER_ID_BLOCK: i64 = 1_000;
@@ -126,7 +131,7 @@ pub struct Storage {
 
 struct Inner {
     shared: Arc<Shared>,
-    config: Arc<BrokerConfig>,
+    configs: RwLock<Arc<BrokerConfigs>>,
     topics: RwLock<Arc<Topics>>,
     partitions: DashMap<PartitionId, Partition>,
     /// Serialises topic changes and producer id blocks.
@@ -134,6 +139,7 @@ struct Inner {
     cluster_id: String,
     sealer: Mutex<Option<JoinHandle<()>>>,
     merger: Mutex<Option<JoinHandle<()>>>,
+    cleaner: cleaner::Cleaner,
 }
 
 #[derive(Default)]
@@ -152,6 +158,8 @@ impl Storage {
         std::fs::create_dir_all(&directory)
             .map_err(|source| OpenError::Directory { directory: directory.clone(), source })?;
         let meta: Arc<dyn MetaStore> = Arc::new(RocksMetaStore::open(directory.join("meta"))?);
+        let configs = BrokerConfigs::load(&*meta, config)?;
+        let config = Arc::clone(&configs.config);
         let topics = load_topics(&*meta, &config)?;
 
         let mut replayed: HashMap<PartitionId, Vec<(WalSeq, AssignedBatch)>> = HashMap::new();
@@ -192,17 +200,19 @@ impl Storage {
         let storage = Self {
             inner: Arc::new(Inner {
                 shared,
-                config,
+                configs: RwLock::new(Arc::new(configs)),
                 topics: RwLock::new(Arc::new(topics)),
                 partitions,
                 change: Mutex::default(),
                 cluster_id,
                 sealer: Mutex::new(None),
                 merger: Mutex::new(None),
+                cleaner: cleaner::Cleaner::default(),
             }),
         };
         storage.start_sealer()?;
         storage.start_merger()?;
+        storage.start_cleaner()?;
         Ok(storage)
     }
 
@@ -373,11 +383,13 @@ impl Storage {
             internal: spec.internal,
             created_ms: self.inner.shared.clock.now_ms(),
         };
-        let topic = Arc::new(TopicInfo::resolve(record, &self.inner.config)?);
+        let topic = Arc::new(TopicInfo::resolve(record, &self.inner.config())?);
         let batch = MetaBatch::new().put(manifest::topic_key(topic.id()), manifest::encode(&topic.record));
         self.inner.shared.meta.commit(batch)?;
         self.add_partitions(&topic, 0);
         self.publish(|topics| topics.with(Arc::clone(&topic)));
+        // Its times may be shorter than the next look of the cleaner is away.
+        self.inner.shared.cleaner_clock.relieve();
         Ok(topic)
     }
 
@@ -413,7 +425,7 @@ impl Storage {
 
     /// The change lock is held by the caller.
     fn change_topic(&self, record: TopicRecord, partitions_before: i32) -> Result<Arc<TopicInfo>, TopicError> {
-        let topic = Arc::new(TopicInfo::resolve(record, &self.inner.config)?);
+        let topic = Arc::new(TopicInfo::resolve(record, &self.inner.config())?);
         let batch = MetaBatch::new().put(manifest::topic_key(topic.id()), manifest::encode(&topic.record));
         self.inner.shared.meta.commit(batch)?;
         for partition in self.partitions(&topic) {
@@ -421,6 +433,8 @@ impl Storage {
         }
         self.add_partitions(&topic, partitions_before);
         self.publish(|topics| topics.with(Arc::clone(&topic)));
+        // Its times may be shorter than the next look of the cleaner is away.
+        self.inner.shared.cleaner_clock.relieve();
         Ok(topic)
     }
 
@@ -492,6 +506,7 @@ impl Storage {
         let mut sealed = 0;
         for partition in self.partitions(topic) {
             sealed += usize::from(partition.seal()?.is_some());
+            self.inner.ask_for_compaction(&partition);
             self.inner.ask_for_merge(&partition);
         }
         self.inner.trim_wal();
@@ -510,7 +525,7 @@ impl Storage {
     }
 
     fn retain_partitions(&self, partitions: &[Partition]) {
-        let producers_before = self.inner.shared.clock.now_ms() - self.inner.config.producer_id_expiration_ms;
+        let producers_before = self.inner.shared.clock.now_ms() - self.inner.config().producer_id_expiration_ms;
         for partition in partitions {
             partition.expire_producers(producers_before);
             match partition.retain() {
@@ -530,13 +545,16 @@ impl Storage {
         self.inner.trim_wal();
     }
 
-    /// Stops the merger, which drops what it is at, and the sealer, and syncs the WAL. Seals nothing. Blocks.
+    /// Stops the merger and the cleaner, which drop what they are at, and the sealer, and syncs the WAL. Seals nothing. Blocks.
     ///
     /// # Errors
     /// When the WAL failed.
     pub fn close(&self) -> Result<(), WalError> {
-        self.inner.shared.merger.stop();
-        self.inner.shared.sealer.stop();
+        let shared = &self.inner.shared;
+        for queue in [&shared.merger, &shared.cleaner_clock, &shared.compactor, &shared.sealer] {
+            queue.stop();
+        }
+        self.inner.cleaner.join();
         for (name, thread) in [("merger", &self.inner.merger), ("sealer", &self.inner.sealer)] {
             if let Some(handle) = thread.lock().take()
                 && handle.join().is_err()
@@ -555,7 +573,10 @@ impl Inner {
         let partitions: Vec<Partition> = known.collect();
         let sealed = seal_together(&self.shared, &partitions);
         self.trim_wal();
-        partitions.iter().for_each(|partition| self.ask_for_merge(partition));
+        for partition in &partitions {
+            self.ask_for_compaction(partition);
+            self.ask_for_merge(partition);
+        }
         let Err(error) = sealed else {
             self.shared.sealing_stuck.store(false, Ordering::Release);
             return true;
@@ -614,8 +635,9 @@ impl Inner {
     }
 
     fn wal_limit(&self) -> u64 {
-        let by_tail = self.config.weir_tail_bytes.unsigned_abs() * WAL_TAIL_RATIO;
-        by_tail.max(self.config.weir_wal_segment_bytes.unsigned_abs() * 4)
+        let config = self.config();
+        let by_tail = config.weir_tail_bytes.unsigned_abs() * WAL_TAIL_RATIO;
+        by_tail.max(config.weir_wal_segment_bytes.unsigned_abs() * 4)
     }
 
     /// The partitions with the largest tails, as many as hold `bytes` together, at most one commit's worth.

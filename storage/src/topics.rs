@@ -155,9 +155,13 @@ impl Topics {
 
     pub(crate) fn with(&self, topic: Arc<TopicInfo>) -> Self {
         let mut next = self.clone();
-        next.by_name.insert(topic.name().clone(), topic.id());
-        next.by_id.insert(topic.id(), topic);
+        next.insert(topic);
         next
+    }
+
+    pub(crate) fn insert(&mut self, topic: Arc<TopicInfo>) {
+        self.by_name.insert(topic.name().clone(), topic.id());
+        self.by_id.insert(topic.id(), topic);
     }
 
     pub(crate) fn without(&self, id: TopicId) -> Self {

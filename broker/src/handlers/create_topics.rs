@@ -76,14 +76,15 @@ async fn create(
 fn succeeded(context: &RequestContext, created: &CreatedTopic, validate_only: bool) -> CreatableTopicResult {
     let mut result = CreatableTopicResult::default();
     if context.version >= 5 {
-        let configs = topic_entries(&created.topic, &context.broker.config).into_iter().map(|entry| {
-            CreatableTopicConfigs::default()
-                .with_name(StrBytes::from_static_str(entry.def.name))
-                .with_value(entry.value.map(StrBytes::from_string))
-                .with_read_only(entry.read_only)
-                .with_config_source(entry.source.code())
-                .with_is_sensitive(entry.def.sensitive)
-        });
+        let configs =
+            topic_entries(&created.topic, &context.broker.storage.broker_configs()).into_iter().map(|entry| {
+                CreatableTopicConfigs::default()
+                    .with_name(StrBytes::from_static_str(entry.def.name))
+                    .with_value(entry.value.map(StrBytes::from_string))
+                    .with_read_only(entry.read_only)
+                    .with_config_source(entry.source.code())
+                    .with_is_sensitive(entry.def.sensitive)
+            });
         result = result
             .with_num_partitions(created.topic.partitions())
             .with_replication_factor(created.replication_factor)

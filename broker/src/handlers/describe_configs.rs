@@ -1,10 +1,9 @@
 //! DescribeConfigs (key 32), versions 1 to 4.
 //!
-//! Answers the configs of topics, of this broker and of groups, from the tables in `weir_model::config` (S-67, S-68).
+//! Answers the configs of topics, of this broker, and (under the empty name) those set for all brokers, and of groups, from the tables in `weir_model::config` (S-67, S-68).
 //!
 //! * v1 source and synonyms (KIP-226); v3 type and documentation (KIP-569); v4 compact encodings.
-//! * Differs from Kafka: the broker's configs are read only, so the cluster-wide default (empty broker name) is always empty. Loggers and client metrics are not built:
-//!   INVALID_REQUEST. Groups have the configs of KIP-848 groups only.
+//! * Differs from Kafka: loggers and client metrics are not built: INVALID_REQUEST. Groups have the configs of KIP-848 groups only.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -15,13 +14,10 @@ use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TopicName;
 
+use super::config_changes::{BROKER, GROUP, TOPIC};
 use super::{CloseConnection, Reply, RequestContext};
 use crate::topics::errors::{message, topic_error};
-use crate::topics::{ConfigEntry, TopicError, broker_entries, topic_entries};
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const GROUP: i8 = 32;
+use crate::topics::{ConfigEntry, TopicError, broker_entries, cluster_entries, topic_entries};
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -> Result<Reply, CloseConnection> {
@@ -61,16 +57,21 @@ fn entries(
         TOPIC => {
             let found = TopicName::new(name).map_err(TopicError::from).and_then(|_| broker.topics.by_name(name));
             let topic = found.map_err(|error| (topic_error(&error), message(&error)))?;
-            Ok(topic_entries(&topic, &broker.config))
+            Ok(topic_entries(&topic, &broker.storage.broker_configs()))
         }
-        BROKER if name.is_empty() => Ok(Vec::new()),
-        BROKER if name.parse() == Ok(broker.identity.node_id) => Ok(broker_entries(&broker.config)),
+        BROKER if name.is_empty() => Ok(cluster_entries(&broker.storage.broker_configs())),
         BROKER => {
-            let reason = format!(
-                "this is broker {}: ask it for its own configs, or for the empty name",
-                broker.identity.node_id
-            );
-            Err((ResponseError::InvalidRequest, reason))
+            let expected = broker.identity.node_id;
+            match name.parse::<i32>() {
+                Ok(id) if id == expected => Ok(broker_entries(&broker.storage.broker_configs())),
+                Ok(_) => {
+                    let error = TopicError::OtherBroker { expected, name: name.to_owned() };
+                    Err((topic_error(&error), message(&error)))
+                }
+                Err(_) => {
+                    Err((ResponseError::InvalidRequest, format!("Broker id must be an integer, but it is: {name}")))
+                }
+            }
         }
         GROUP if name.is_empty() => {
             Err((ResponseError::InvalidRequest, "the group id is empty: name the group".to_owned()))

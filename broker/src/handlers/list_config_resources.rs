@@ -9,13 +9,8 @@ use kafka_protocol::messages::list_config_resources_response::ConfigResource;
 use kafka_protocol::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_protocol::protocol::StrBytes;
 
+use super::config_changes::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{CloseConnection, Reply, RequestContext};
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: ListConfigResourcesRequest) -> Result<Reply, CloseConnection> {

@@ -3,6 +3,7 @@
 //! A handler checks and converts a request, calls one service, and converts the result back; rules live below it. `handle` runs alone on its connection: the
 //! next request is read when it returned. What then remains to be waited for (durability, a long poll, other group members) is returned as a future.
 
+mod config_changes;
 mod context;
 mod reply;
 

@@ -32,8 +32,6 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// What every connection shares.
 #[derive(Debug)]
 pub struct ServerLimits {
-    /// `max.connections`.
-    pub max_connections: usize,
     /// `socket.request.max.bytes`.
     pub max_request_bytes: usize,
     /// `connections.max.idle.ms`; `None` keeps idle connections for ever.
@@ -64,7 +62,6 @@ impl ServerLimits {
         let max_request_bytes = usize::try_from(config.socket_request_max_bytes).expect("its bounds keep it positive");
         let request_memory = usize::try_from(config.queued_max_request_bytes).unwrap_or(Self::REQUEST_MEMORY);
         Self {
-            max_connections: usize::try_from(config.max_connections).expect("its bounds keep it positive"),
             max_request_bytes,
             max_idle: u64::try_from(config.connections_max_idle_ms).ok().map(Duration::from_millis),
             // The largest request must fit, or its connection would wait for ever.
@@ -95,9 +92,11 @@ pub async fn serve(listener: TcpListener, broker: Arc<Broker>, limits: Arc<Serve
                     while let Some(ended) = connections.try_join_next() {
                         report(ended);
                     }
-                    let was_full = std::mem::replace(&mut is_full, connections.len() >= limits.max_connections);
+                    // It may change while the broker runs.
+                    let most = usize::try_from(broker.storage.broker_config().max_connections).unwrap_or(usize::MAX);
+                    let was_full = std::mem::replace(&mut is_full, connections.len() >= most);
                     if is_full {
-                        refuse(stream, peer, limits.max_connections, was_full);
+                        refuse(stream, peer, most, was_full);
                     } else {
                         start(&mut connections, stream, peer, &broker, &limits, &stop);
                     }

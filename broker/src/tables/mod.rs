@@ -134,6 +134,18 @@ pub fn check(records: Bytes, topic: &TopicInfo, produce_version: i16, now_ms: i6
             batch
         }
     };
+    let batch = match topic.config.compression_type.codec() {
+        None => batch,
+        Some(codec) => {
+            let batch = batch.with_compression(codec, topic.config.compression_level());
+            // As Kafka does, once more: another codec may have made it larger.
+            let size = batch.bytes().len();
+            if size > limits.max_bytes {
+                return Err(BatchError::TooLarge { size, limit: limits.max_bytes }.into());
+            }
+            batch
+        }
+    };
     let columns = topic.table.as_ref().map(|schema| decode(&batch, schema, topic)).transpose()?;
     Ok(CheckedBatch { batch, columns })
 }

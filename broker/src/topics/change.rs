@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_model::config::{ConfigError, ConfigType, TopicConfig, UpdateMode};
+use weir_model::config::{ConfigDef, ConfigError, ConfigType, TopicConfig, UpdateMode};
 use weir_storage::{TopicInfo, TopicRecord};
 
+use super::create::check_policy;
 use super::{TopicError, Topics, blocking};
 
 /// What to do with a config.
@@ -45,7 +46,13 @@ impl Topics {
     ) -> Result<(), TopicError> {
         let _change = self.change.lock().await;
         let topic = self.changeable(name)?;
-        let overrides = apply_changes(&topic, changes)?;
+        let values = topic.config.values();
+        let current = |def: &'static ConfigDef| {
+            let value = values.iter().find(|(known, _)| known.name == def.name);
+            value.map(|(_, text)| text.clone()).unwrap_or_default()
+        };
+        let def = |name: &str| TopicConfig::def(name).map_err(TopicError::from);
+        let overrides = apply_changes(&topic.record.configs, changes, def, current)?;
         self.store_configs(&topic, overrides, validate_only).await
     }
 
@@ -77,11 +84,14 @@ impl Topics {
         validate_only: bool,
     ) -> Result<(), TopicError> {
         let record = TopicRecord { configs: overrides.clone(), ..topic.record.clone() };
-        let changed = TopicInfo::resolve(record, &self.config)?;
+        let changed = TopicInfo::resolve(record, &self.storage.broker_config())?;
         for ((def, before), (_, after)) in topic.config.values().into_iter().zip(changed.config.values()) {
             if def.update == UpdateMode::ReadOnly && before != after {
                 return Err(TopicError::Fixed { name: def.name });
             }
+        }
+        if !topic.config.cleanup_policy.compact {
+            check_policy(&changed)?;
         }
         if validate_only {
             return Ok(());
@@ -157,32 +167,35 @@ impl Topics {
     }
 }
 
-fn apply_changes(topic: &TopicInfo, changes: &[ConfigChange]) -> Result<BTreeMap<String, String>, TopicError> {
+/// Applies changes to what is set. `def` knows the configs there are, `current` the value of a list now, set or not.
+pub(super) fn apply_changes(
+    set: &BTreeMap<String, String>,
+    changes: &[ConfigChange],
+    def: impl Fn(&str) -> Result<&'static ConfigDef, TopicError>,
+    current: impl Fn(&'static ConfigDef) -> String,
+) -> Result<BTreeMap<String, String>, TopicError> {
     let mut seen = BTreeSet::new();
-    let mut overrides = topic.record.configs.clone();
+    let mut set = set.clone();
     for change in changes {
         if !seen.insert(change.name.as_str()) {
             return Err(TopicError::DuplicateConfig(change.name.clone()));
         }
-        let def = TopicConfig::def(&change.name)?;
+        let def = def(&change.name)?;
         if change.operation == ConfigOperation::Delete {
-            overrides.remove(def.name);
+            set.remove(def.name);
             continue;
         }
         let value = change.value.clone().ok_or_else(|| ConfigError::NoValue { name: change.name.clone() })?;
         if change.operation == ConfigOperation::Set {
-            overrides.insert(def.name.to_owned(), value);
+            set.insert(def.name.to_owned(), value);
             continue;
         }
         if def.kind != ConfigType::List {
             return Err(TopicError::NotAList(change.name.clone()));
         }
-        let values = topic.config.values();
-        let current =
-            values.iter().find(|(known, _)| known.name == def.name).map(|(_, text)| text.as_str()).unwrap_or_default();
-        overrides.insert(def.name.to_owned(), edit_list(current, change.operation, &value));
+        set.insert(def.name.to_owned(), edit_list(&current(def), change.operation, &value));
     }
-    Ok(overrides)
+    Ok(set)
 }
 
 fn edit_list(current: &str, operation: ConfigOperation, value: &str) -> String {

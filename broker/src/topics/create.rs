@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_model::config::ConfigError;
 use weir_model::{TopicId, TopicName};
 use weir_storage::{TopicInfo, TopicRecord, TopicSpec};
 
@@ -72,19 +73,21 @@ impl Topics {
         self.check_replicas(&topic)?;
         let _change = self.change.lock().await;
         self.check_collision(&name)?;
+        if self.storage.topics().by_name(name.as_str()).is_some() {
+            return Err(weir_storage::TopicError::Exists(name).into());
+        }
+        let record = TopicRecord {
+            id: TopicId::random(),
+            name: name.clone(),
+            partitions,
+            configs: topic.overrides.clone(),
+            internal: topic.internal,
+            created_ms: self.clock.now_ms(),
+        };
+        let checked = TopicInfo::resolve(record, &self.storage.broker_config())?;
+        check_policy(&checked)?;
         let created = if topic.validate_only {
-            if self.storage.topics().by_name(name.as_str()).is_some() {
-                return Err(weir_storage::TopicError::Exists(name).into());
-            }
-            let record = TopicRecord {
-                id: TopicId::random(),
-                name,
-                partitions,
-                configs: topic.overrides,
-                internal: topic.internal,
-                created_ms: self.clock.now_ms(),
-            };
-            Arc::new(TopicInfo::resolve(record, &self.config)?)
+            Arc::new(checked)
         } else {
             let spec = TopicSpec { name, partitions, configs: topic.overrides, internal: topic.internal };
             let storage = self.storage.clone();
@@ -147,4 +150,12 @@ impl Topics {
             }),
         }
     }
+}
+
+/// Rows of a table are not compacted yet, so nobody shall count on it.
+pub(super) fn check_policy(topic: &TopicInfo) -> Result<(), TopicError> {
+    if topic.config.cleanup_policy.compact && topic.table.is_some() {
+        return Err(ConfigError::CompactTable.into());
+    }
+    Ok(())
 }

@@ -61,6 +61,29 @@ pub enum TopicError {
         /// The config.
         name: &'static str,
     },
+    /// Broker configs that are read at the start. In Kafka's words, which tools look for.
+    #[error("Cannot update these configs dynamically: Set({0}): set them at the broker's start, and restart it")]
+    FixedWhileRunning(String),
+    /// A count of threads that changes too much at once.
+    #[error(
+        "config `{name}` is {current} and {asked} is asked for: a count of threads at most doubles or halves in one step"
+    )]
+    ThreadStep {
+        /// The config.
+        name: String,
+        /// What was asked for.
+        asked: i64,
+        /// What it is.
+        current: i64,
+    },
+    /// A broker that is not this one.
+    #[error("Unexpected broker id, expected {expected} or empty string, but received {name}")]
+    OtherBroker {
+        /// This broker's id.
+        expected: i32,
+        /// As named.
+        name: String,
+    },
     /// The same config twice in one request.
     #[error("config `{0}` is named twice in one request")]
     DuplicateConfig(String),
@@ -87,9 +110,12 @@ pub fn topic_error(error: &TopicError) -> ResponseError {
         TopicError::ReplicationFactor(_) => ResponseError::InvalidReplicationFactor,
         TopicError::Assignment(_) => ResponseError::InvalidReplicaAssignment,
         TopicError::DeletionDisabled => ResponseError::TopicDeletionDisabled,
-        TopicError::AssignmentAndCounts | TopicError::Internal(_) | TopicError::DuplicateConfig(_) => {
-            ResponseError::InvalidRequest
-        }
+        TopicError::AssignmentAndCounts
+        | TopicError::Internal(_)
+        | TopicError::DuplicateConfig(_)
+        | TopicError::FixedWhileRunning(_)
+        | TopicError::ThreadStep { .. }
+        | TopicError::OtherBroker { .. } => ResponseError::InvalidRequest,
         TopicError::Fixed { .. } | TopicError::NotAList(_) | TopicError::Config(_) => ResponseError::InvalidConfig,
         TopicError::Storage(error) => storage_error(error),
     }

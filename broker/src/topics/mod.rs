@@ -1,5 +1,6 @@
 //! Topics as clients see them: Kafka's rules for making, changing and removing them (S-64 to S-71) on top of storage.
 
+mod broker_change;
 mod change;
 mod create;
 mod describe;
@@ -17,7 +18,7 @@ use weir_storage::{Storage, TopicInfo};
 
 pub use change::{ConfigChange, ConfigOperation};
 pub use create::{CreatedTopic, NewTopic};
-pub use describe::{ConfigEntry, ConfigSource, ConfigSynonym, broker_entries, topic_entries};
+pub use describe::{ConfigEntry, ConfigSource, ConfigSynonym, broker_entries, cluster_entries, topic_entries};
 pub use errors::TopicError;
 
 /// Makes, changes and removes topics. Cheap to clone.

@@ -3,15 +3,15 @@ use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
 use weir_model::SystemClock;
-use weir_model::config::BrokerConfig;
-use weir_storage::{Storage, StorageOptions};
+use weir_model::config::{BrokerConfig, BrokerLayers};
+use weir_storage::{BrokerConfigs, Storage, StorageOptions};
 
 use super::errors::topic_error;
 use super::*;
 
 struct Bench {
     topics: Topics,
-    config: Arc<BrokerConfig>,
+    storage: Storage,
     _directory: tempfile::TempDir,
 }
 
@@ -21,7 +21,7 @@ fn bench(given: &[(&str, &str)]) -> Bench {
     let clock = Arc::new(SystemClock);
     let options = StorageOptions::new(directory.path().to_owned(), Arc::clone(&config), clock.clone());
     let storage = Storage::open(options).expect("opens");
-    Bench { topics: Topics::new(storage, Arc::clone(&config), clock), config, _directory: directory }
+    Bench { topics: Topics::new(storage.clone(), config, clock), storage, _directory: directory }
 }
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -231,7 +231,7 @@ async fn s70_deletion_can_be_disabled_and_the_brokers_own_topics_stay() {
 async fn s67_entries_say_where_a_value_comes_from() {
     let bench = bench(&[("log.retention.hours", "2"), ("message.max.bytes", "5000")]);
     let topic = bench.topics.create_topic(with("a", &[("cleanup.policy", "compact")])).await.expect("made").topic;
-    let entries = topic_entries(&topic, &bench.config);
+    let entries = topic_entries(&topic, &bench.storage.broker_configs());
     let entry = |name: &str| entries.iter().find(|entry| entry.def.name == name).expect("listed");
 
     let policy = entry("cleanup.policy");
@@ -252,8 +252,9 @@ async fn s67_entries_say_where_a_value_comes_from() {
 
 #[test]
 fn s68_the_broker_configs_that_tools_read_are_listed() {
-    let config = BrokerConfig::resolve(&map(&[("node.id", "3")])).expect("valid");
-    let entries = broker_entries(&config);
+    let layers = BrokerLayers::at_start(map(&[("node.id", "3")]));
+    let config = Arc::new(layers.resolve().expect("valid"));
+    let entries = broker_entries(&BrokerConfigs { layers, config });
     for name in [
         "default.replication.factor",
         "num.partitions",

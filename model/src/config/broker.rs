@@ -18,10 +18,18 @@ configs! {
         advertised_listeners: String = ConfigDef::new("advertised.listeners", "").read_only();
         /// Create a topic when a client asks for its metadata and allows it.
         auto_create_topics_enable: bool = ConfigDef::new("auto.create.topics.enable", "true").read_only();
+        /// Threads for background work. Weir's are as many as the work has kinds, and log.cleaner.threads.
+        background_threads: i32 = ConfigDef::new("background.threads", "10").at_least(1).hint();
         /// Where this broker stands, for clients that prefer near replicas.
-        broker_rack: String = ConfigDef::new("broker.rack", "").read_only();
-        /// How the broker stores batches; producer keeps them as they came.
-        compression_type: CompressionType = ConfigDef::new("compression.type", "producer").read_only().default_only();
+        broker_rack: String = ConfigDef::new("broker.rack", "").read_only().unset();
+        /// How the broker stores batches: producer keeps them as they came, another value brings those of other codecs to this one.
+        compression_type: CompressionType = ConfigDef::new("compression.type", "producer");
+        /// See the topic config compression.gzip.level.
+        compression_gzip_level: i32 = ConfigDef::new("compression.gzip.level", "-1").between(-1, 9);
+        /// See the topic config compression.lz4.level.
+        compression_lz4_level: i32 = ConfigDef::new("compression.lz4.level", "9").between(1, 17).hint();
+        /// See the topic config compression.zstd.level.
+        compression_zstd_level: i32 = ConfigDef::new("compression.zstd.level", "3").between(-131_072, 22);
         /// Close a connection that sends nothing for this long.
         connections_max_idle_ms: i64 = ConfigDef::new("connections.max.idle.ms", "600000").at_least(-1).read_only();
         /// Replicas of a topic created without a count. One broker keeps one copy, see weir.replication.clamp.
@@ -61,57 +69,85 @@ configs! {
         /// The address listened on, as PLAINTEXT://HOST:PORT; `--kafka` sets it. Port 0 picks a free one.
         listeners: String = ConfigDef::new("listeners", "PLAINTEXT://127.0.0.1:9092").read_only();
         /// See the topic config cleanup.policy.
-        log_cleanup_policy: CleanupPolicy = ConfigDef::new("log.cleanup.policy", "delete").read_only();
+        log_cleanup_policy: CleanupPolicy = ConfigDef::new("log.cleanup.policy", "delete");
         /// See the topic config delete.retention.ms.
-        log_cleaner_delete_retention_ms: i64 = ConfigDef::new("log.cleaner.delete.retention.ms", "86400000").at_least(0).read_only().hint();
+        log_cleaner_delete_retention_ms: i64 = ConfigDef::new("log.cleaner.delete.retention.ms", "86400000").at_least(0);
+        /// Longest time between two looks for what has to be compacted. Topics whose segment.ms, max.compaction.lag.ms or
+        /// delete.retention.ms is shorter are looked at as often as that.
+        log_cleaner_backoff_ms: i64 = ConfigDef::new("log.cleaner.backoff.ms", "15000").at_least(0);
+        /// Memory for the newest offset of each key, of all log.cleaner.threads together, at 24 bytes a key. What does not fit
+        /// is compacted by the next pass.
+        log_cleaner_dedupe_buffer_size: i64 = ConfigDef::new("log.cleaner.dedupe.buffer.size", "134217728").at_least(1_048_576);
+        /// Whether topics with cleanup.policy=compact are compacted. Without it they keep everything.
+        log_cleaner_enable: bool = ConfigDef::new("log.cleaner.enable", "true").read_only();
+        /// How full log.cleaner.dedupe.buffer.size may get.
+        log_cleaner_io_buffer_load_factor: f64 = ConfigDef::new("log.cleaner.io.buffer.load.factor", "0.9").between(0, 1);
+        /// Size of the buffers that compaction reads with. They are as large as they need to be.
+        log_cleaner_io_buffer_size: i32 = ConfigDef::new("log.cleaner.io.buffer.size", "524288").at_least(0).hint();
+        /// Bytes per second that compaction may read and write, all log.cleaner.threads together.
+        log_cleaner_io_max_bytes_per_second: f64 = ConfigDef::new("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308");
+        /// See the topic config max.compaction.lag.ms.
+        log_cleaner_max_compaction_lag_ms: i64 = ConfigDef::new("log.cleaner.max.compaction.lag.ms", "9223372036854775807").at_least(1);
         /// See the topic config min.cleanable.dirty.ratio.
-        log_cleaner_min_cleanable_ratio: f64 = ConfigDef::new("log.cleaner.min.cleanable.ratio", "0.5").between(0, 1).read_only().hint();
+        log_cleaner_min_cleanable_ratio: f64 = ConfigDef::new("log.cleaner.min.cleanable.ratio", "0.5").between(0, 1);
         /// See the topic config min.compaction.lag.ms.
-        log_cleaner_min_compaction_lag_ms: i64 = ConfigDef::new("log.cleaner.min.compaction.lag.ms", "0").at_least(0).read_only().hint();
+        log_cleaner_min_compaction_lag_ms: i64 = ConfigDef::new("log.cleaner.min.compaction.lag.ms", "0").at_least(0);
+        /// How many partitions are compacted at a time.
+        log_cleaner_threads: i32 = ConfigDef::new("log.cleaner.threads", "1").between(1, 64);
         /// The data directory; `--data` sets it. One directory.
         log_dirs: String = ConfigDef::new("log.dirs", "./weir-data").read_only();
         /// See the topic config flush.messages.
-        log_flush_interval_messages: i64 = ConfigDef::new("log.flush.interval.messages", "9223372036854775807").at_least(1).read_only().hint();
+        log_flush_interval_messages: i64 = ConfigDef::new("log.flush.interval.messages", "9223372036854775807").at_least(1).hint();
+        /// See the topic config flush.ms.
+        log_flush_interval_ms: i64 = ConfigDef::new("log.flush.interval.ms", "9223372036854775807").at_least(0).unset().hint();
         /// See the topic config index.interval.bytes.
-        log_index_interval_bytes: i32 = ConfigDef::new("log.index.interval.bytes", "4096").at_least(0).read_only().hint();
+        log_index_interval_bytes: i32 = ConfigDef::new("log.index.interval.bytes", "4096").at_least(0).hint();
         /// See the topic config segment.index.bytes.
-        log_index_size_max_bytes: i32 = ConfigDef::new("log.index.size.max.bytes", "10485760").at_least(4).read_only().hint();
+        log_index_size_max_bytes: i32 = ConfigDef::new("log.index.size.max.bytes", "10485760").at_least(4).hint();
         /// See the topic config local.retention.bytes.
-        log_local_retention_bytes: i64 = ConfigDef::new("log.local.retention.bytes", "-2").at_least(-2).read_only();
+        log_local_retention_bytes: i64 = ConfigDef::new("log.local.retention.bytes", "-2").at_least(-2);
         /// See the topic config local.retention.ms.
-        log_local_retention_ms: i64 = ConfigDef::new("log.local.retention.ms", "-2").at_least(-2).read_only();
+        log_local_retention_ms: i64 = ConfigDef::new("log.local.retention.ms", "-2").at_least(-2);
         /// See the topic config message.timestamp.after.max.ms.
-        log_message_timestamp_after_max_ms: i64 = ConfigDef::new("log.message.timestamp.after.max.ms", "3600000").at_least(0).read_only();
+        log_message_timestamp_after_max_ms: i64 = ConfigDef::new("log.message.timestamp.after.max.ms", "3600000").at_least(0);
         /// See the topic config message.timestamp.before.max.ms.
-        log_message_timestamp_before_max_ms: i64 = ConfigDef::new("log.message.timestamp.before.max.ms", "9223372036854775807").at_least(0).read_only();
+        log_message_timestamp_before_max_ms: i64 = ConfigDef::new("log.message.timestamp.before.max.ms", "9223372036854775807").at_least(0);
         /// See the topic config message.timestamp.type.
-        log_message_timestamp_type: TimestampKind = ConfigDef::new("log.message.timestamp.type", "CreateTime").read_only();
+        log_message_timestamp_type: TimestampKind = ConfigDef::new("log.message.timestamp.type", "CreateTime");
         /// See the topic config preallocate.
-        log_preallocate: bool = ConfigDef::new("log.preallocate", "false").read_only().hint();
+        log_preallocate: bool = ConfigDef::new("log.preallocate", "false").hint();
         /// Bytes per partition beyond which the oldest data is deleted; -1 keeps all.
-        log_retention_bytes: i64 = ConfigDef::new("log.retention.bytes", "-1").at_least(-1).read_only();
+        log_retention_bytes: i64 = ConfigDef::new("log.retention.bytes", "-1").at_least(-1);
         /// How often retention is applied.
         log_retention_check_interval_ms: i64 = ConfigDef::new("log.retention.check.interval.ms", "300000").at_least(1).read_only();
         /// Hours that data is kept; used where log.retention.ms and .minutes are not set. -1 keeps it for ever.
         log_retention_hours: i32 = ConfigDef::new("log.retention.hours", "168").at_least(-1).read_only();
         /// Minutes that data is kept; used where log.retention.ms is not set. -1 keeps it for ever; -2, the default, leaves it to log.retention.hours.
-        log_retention_minutes: i32 = ConfigDef::new("log.retention.minutes", "-2").at_least(-2).read_only();
+        log_retention_minutes: i32 = ConfigDef::new("log.retention.minutes", "-2").at_least(-2).read_only().unset();
         /// Milliseconds that data is kept. -1 keeps it for ever; -2, the default, leaves it to log.retention.minutes.
-        log_retention_ms: i64 = ConfigDef::new("log.retention.ms", "-2").at_least(-2).read_only();
-        /// See the topic config segment.ms.
-        log_roll_hours: i32 = ConfigDef::new("log.roll.hours", "168").at_least(1).read_only().hint();
+        log_retention_ms: i64 = ConfigDef::new("log.retention.ms", "-2").at_least(-2).synonyms(&["log.retention.minutes", "log.retention.hours"]).unset();
+        /// Threads that answer requests. Weir has as many as the machine has processors.
+        num_io_threads: i32 = ConfigDef::new("num.io.threads", "8").at_least(1).hint();
+        /// Threads that read and write connections. Weir has as many as the machine has processors.
+        num_network_threads: i32 = ConfigDef::new("num.network.threads", "3").at_least(1).hint();
+        /// Threads that load data at the start. Weir's start is bound by the disk.
+        num_recovery_threads_per_data_dir: i32 = ConfigDef::new("num.recovery.threads.per.data.dir", "2").at_least(1).hint();
+        /// See the topic config segment.ms; used where log.roll.ms is not set.
+        log_roll_hours: i32 = ConfigDef::new("log.roll.hours", "168").at_least(1).read_only();
+        /// See the topic config segment.ms. -2, the default, leaves it to log.roll.hours.
+        log_roll_ms: i64 = ConfigDef::new("log.roll.ms", "-2").at_least(-2).synonyms(&["log.roll.hours"]).unset();
         /// Size that small segments are merged toward.
-        log_segment_bytes: i32 = ConfigDef::new("log.segment.bytes", "1073741824").at_least(1_048_576).read_only();
+        log_segment_bytes: i32 = ConfigDef::new("log.segment.bytes", "1073741824").at_least(1_048_576);
         /// See the topic config file.delete.delay.ms.
-        log_segment_delete_delay_ms: i64 = ConfigDef::new("log.segment.delete.delay.ms", "60000").at_least(0).read_only().hint();
+        log_segment_delete_delay_ms: i64 = ConfigDef::new("log.segment.delete.delay.ms", "60000").at_least(0).hint();
         /// Most connections of Kafka clients at once; a newer one is closed when it comes. Kafka lets it wait instead.
-        max_connections: i32 = ConfigDef::new("max.connections", "2147483647").at_least(1).read_only();
+        max_connections: i32 = ConfigDef::new("max.connections", "2147483647").at_least(1);
         /// Most fetch sessions kept; a consumer that finds none free sends its fetches in full.
         max_incremental_fetch_session_cache_slots: i32 = ConfigDef::new("max.incremental.fetch.session.cache.slots", "1000").at_least(0).read_only();
         /// Largest record batch that is accepted, compressed and with its header.
-        message_max_bytes: i32 = ConfigDef::new("message.max.bytes", "1048588").at_least(0).read_only();
+        message_max_bytes: i32 = ConfigDef::new("message.max.bytes", "1048588").at_least(0);
         /// See the topic config min.insync.replicas.
-        min_insync_replicas: i32 = ConfigDef::new("min.insync.replicas", "1").at_least(1).read_only().hint();
+        min_insync_replicas: i32 = ConfigDef::new("min.insync.replicas", "1").at_least(1).hint();
         /// The id of this broker.
         node_id: i32 = ConfigDef::new("node.id", "0").at_least(0).read_only();
         /// Partitions of a topic created without a count.
@@ -127,13 +163,13 @@ configs! {
         /// Replicas of __consumer_offsets. One broker keeps one copy.
         offsets_topic_replication_factor: i32 = ConfigDef::new("offsets.topic.replication.factor", "3").at_least(1).read_only().hint();
         /// How long an idle producer's sequence numbers are remembered.
-        producer_id_expiration_ms: i64 = ConfigDef::new("producer.id.expiration.ms", "86400000").at_least(1).read_only();
+        producer_id_expiration_ms: i64 = ConfigDef::new("producer.id.expiration.ms", "86400000").at_least(1);
         /// Bytes of requests that may be in memory at once; -1 leaves it to the broker.
         queued_max_request_bytes: i64 = ConfigDef::new("queued.max.request.bytes", "-1").at_least(-1).read_only();
         /// Largest request that is read; a larger one closes its connection.
         socket_request_max_bytes: i32 = ConfigDef::new("socket.request.max.bytes", "104857600").at_least(1024).read_only();
         /// See the topic config unclean.leader.election.enable.
-        unclean_leader_election_enable: bool = ConfigDef::new("unclean.leader.election.enable", "false").read_only().hint();
+        unclean_leader_election_enable: bool = ConfigDef::new("unclean.leader.election.enable", "false").hint();
         /// An external Iceberg REST catalog; empty: the one built in.
         weir_catalog_url: String = ConfigDef::new("weir.catalog.url", "").read_only().default_only();
         /// Where data files of the lake go: a folder, file://, s3://, gs:// or az://. Empty: `lake` in the data directory.

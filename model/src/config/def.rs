@@ -98,12 +98,15 @@ pub struct ConfigDef {
     pub bounds: Option<Bounds>,
     /// The fixed set of values, or empty when free.
     pub choices: &'static [Choice],
-    /// Broker configs that set the default of this topic config, strongest first.
+    /// Of a topic config: the broker configs that set its default, strongest first. Of a broker config: those that say the same
+    /// in another unit, where it is not set.
     pub synonyms: &'static [&'static str],
     /// Whether the value decides something.
     pub standing: Standing,
     /// When a change takes effect.
     pub update: UpdateMode,
+    /// Whether the default stands for "not set", which DescribeConfigs shows as null.
+    pub unset: bool,
     /// A secret: never shown by DescribeConfigs or logs.
     pub sensitive: bool,
     /// What it does, for DescribeConfigs v3+ and the docs. May start with a space (it comes from a doc comment).
@@ -122,6 +125,7 @@ impl ConfigDef {
             synonyms: &[],
             standing: Standing::Honoured,
             update: UpdateMode::Dynamic,
+            unset: false,
             sensitive: false,
             doc: "",
         }
@@ -154,6 +158,11 @@ impl ConfigDef {
 
     pub(super) const fn read_only(mut self) -> Self {
         self.update = UpdateMode::ReadOnly;
+        self
+    }
+
+    pub(super) const fn unset(mut self) -> Self {
+        self.unset = true;
         self
     }
 
@@ -223,7 +232,7 @@ impl ConfigDef {
             return Ok(());
         }
         let parts: Vec<&str> = match self.kind {
-            ConfigType::List => value.split(',').map(str::trim).collect(),
+            ConfigType::List => value.split(',').map(str::trim).filter(|_| !value.is_empty()).collect(),
             _ => vec![value],
         };
         for part in parts {

@@ -83,6 +83,11 @@ pub enum ConfigError {
         "`weir.value.format=json` needs `weir.schema`: declare the columns, or leave the format out to store raw bytes"
     )]
     FormatNeedsSchema,
+    /// Compaction of a table.
+    #[error(
+        "`cleanup.policy=compact` is not built for a topic with `weir.schema`: set it to delete, or leave the schema out"
+    )]
+    CompactTable,
     /// The local copy would have to outlive the data.
     #[error(
         "`{local}` is {local_value}, more than `{total}` which is {total_value}: local data cannot outlive the data; lower it or write -2"

@@ -11,6 +11,7 @@ mod broker;
 mod def;
 mod error;
 mod group;
+mod layers;
 mod macros;
 mod suggest;
 mod topic;
@@ -23,6 +24,7 @@ pub use broker::{BROKER_CONFIGS, BrokerConfig};
 pub use def::{Bounds, Choice, ConfigDef, ConfigType, Standing, UpdateMode};
 pub use error::ConfigError;
 pub use group::{GROUP_CONFIGS, GroupConfig};
+pub use layers::{BrokerLayer, BrokerLayers};
 pub use topic::{NOT_BUILT_TOPIC_CONFIGS, TOPIC_CONFIGS, TopicConfig, TopicConfigSource};
 pub use values::{
     CleanupPolicy, CompressionType, ConfigValue, ConsumerAssignors, GroupProtocols, InvalidRows, KeepRaw, KeyFormat,

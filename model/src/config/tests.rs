@@ -42,7 +42,7 @@ fn every_synonym_is_a_broker_config_of_the_same_default_and_type() {
         for synonym in def.synonyms {
             let broker =
                 ConfigDef::find(BROKER_CONFIGS, synonym).unwrap_or_else(|| panic!("no broker config {synonym}"));
-            let other_unit = synonym.starts_with("log.retention.") || synonym.ends_with(".hours");
+            let other_unit = synonym.starts_with("log.retention.") || synonym.starts_with("log.roll.");
             assert!(other_unit && def.name.ends_with(".ms") || broker.default == def.default, "{synonym}");
             assert!(other_unit || broker.kind == def.kind, "{synonym}");
         }
@@ -116,10 +116,13 @@ fn configs_that_streams_connect_and_debezium_set_are_accepted() {
 }
 
 #[test]
-fn a_compacted_topic_keeps_everything() {
+fn retention_leaves_a_topic_alone_that_is_only_compacted() {
     assert!(!topic(&[("cleanup.policy", "compact")]).expect("valid").deletes_by_retention());
     assert!(topic(&[("cleanup.policy", "delete, compact")]).expect("valid").deletes_by_retention());
     assert!(topic(&[]).expect("valid").deletes_by_retention());
+    let neither = topic(&[("cleanup.policy", "")]).expect("KIP-1161 allows neither");
+    assert_eq!(neither.cleanup_policy, CleanupPolicy { delete: false, compact: false });
+    assert!(!neither.deletes_by_retention());
 }
 
 #[test]
@@ -143,6 +146,7 @@ fn what_is_not_built_is_refused_by_name() {
         refusal(&[("weir.value.format", "avro")]),
         "config `weir.value.format`: `avro` is not built yet; write one of raw, json"
     );
+    assert!(refusal(&[("internal.segment.bytes", "1000")]).contains("not built yet"));
     assert!(refusal(&[("weir.schema.source", "registry-latest")]).contains("not built yet"));
     assert!(refusal(&[("weir.invalid.rows", "dead-letter")]).contains("not built yet"));
     assert!(refusal(&[("weir.lake.format.version", "3")]).contains("leave it at its default `2`"));
@@ -168,10 +172,8 @@ fn values_out_of_type_or_bounds_say_what_to_write() {
         refusal(&[("cleanup.policy", "shred")]),
         "config `cleanup.policy` does not know `shred`: write one of delete, compact"
     );
-    assert_eq!(
-        refusal(&[("cleanup.policy", "")]),
-        "config `cleanup.policy` does not know ``: write one of delete, compact"
-    );
+    assert_eq!(refusal(&[("cleanup.policy", "delete,")]), refusal(&[("cleanup.policy", ",delete")]));
+    assert!(refusal(&[("compression.gzip.level", "0")]).contains("from 1 to 9, or -1"));
 }
 
 #[test]
@@ -211,6 +213,25 @@ fn the_broker_sets_defaults_and_the_topic_wins() {
     let broker =
         BrokerConfig::resolve(&set(&[("log.retention.ms", "-2"), ("log.retention.minutes", "-1")])).expect("valid");
     assert_eq!(TopicConfig::resolve(&set(&[]), &broker).expect("valid").retention_ms, -1);
+}
+
+#[test]
+fn throttled_replicas_are_all_or_pairs() {
+    for name in ["follower.replication.throttled.replicas", "leader.replication.throttled.replicas"] {
+        for value in ["", "*", "0:0", "0:1,2:3"] {
+            assert!(topic(&[(name, value)]).is_ok(), "{value}");
+        }
+        for value in ["x", "*,0:0", "0", "0:0:0"] {
+            assert!(refusal(&[(name, value)]).contains("partition:broker"), "{value}");
+        }
+    }
+}
+
+#[test]
+fn compaction_lags_must_not_cross() {
+    let crossed = [("min.compaction.lag.ms", "100"), ("max.compaction.lag.ms", "50"), ("cleanup.policy", "compact")];
+    assert!(matches!(topic(&crossed), Err(ConfigError::Crossed { .. })));
+    assert!(topic(&crossed[..2]).is_ok(), "they mean nothing to a topic that is not compacted");
 }
 
 #[test]

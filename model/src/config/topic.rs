@@ -9,8 +9,10 @@ use super::{
     SchemaSource, TimestampKind, ValueFormat,
 };
 
-/// Names of section 10 of the public contract whose behaviour does not exist yet. They are refused by name.
+/// Names of section 10 of the public contract, and of Kafka's own tests, whose behaviour does not exist yet. They are refused by
+/// name.
 pub static NOT_BUILT_TOPIC_CONFIGS: &[&str] = &[
+    "internal.segment.bytes",
     "weir.primary.key",
     "weir.merge.engine",
     "weir.changelog.image",
@@ -29,25 +31,25 @@ configs! {
     pub struct TopicConfig, table
     /// Every topic config that is accepted, in the order DescribeConfigs lists them.
     TOPIC_CONFIGS {
-        /// How old data goes: delete (by time and size), compact (the latest row of each key stays), or both.
-        /// Compaction is not built, so a topic whose policy is compact keeps everything.
+        /// How old data goes: delete (by time and size), compact (the latest row of each key stays), both, or empty for neither.
+        /// Topics with a schema are not compacted yet: they keep every row that delete does not take.
         cleanup_policy: CleanupPolicy = ConfigDef::new("cleanup.policy", "delete").synonyms(&["log.cleanup.policy"]);
-        /// How the broker stores batches; producer keeps them as they came.
-        compression_type: CompressionType = ConfigDef::new("compression.type", "producer").synonyms(&["compression.type"]).default_only();
-        /// Level of gzip when the broker compresses.
-        compression_gzip_level: i32 = ConfigDef::new("compression.gzip.level", "-1").default_only();
-        /// Level of lz4 when the broker compresses.
-        compression_lz4_level: i32 = ConfigDef::new("compression.lz4.level", "9").default_only();
+        /// How the broker stores batches: producer keeps them as they came, another value brings those of other codecs to this one.
+        compression_type: CompressionType = ConfigDef::new("compression.type", "producer").synonyms(&["compression.type"]);
+        /// Level of gzip when the broker compresses, 1 to 9; -1 leaves it to gzip.
+        compression_gzip_level: i32 = ConfigDef::new("compression.gzip.level", "-1").between(-1, 9).synonyms(&["compression.gzip.level"]);
+        /// Level of lz4 when the broker compresses. Every level compresses as the fastest does.
+        compression_lz4_level: i32 = ConfigDef::new("compression.lz4.level", "9").between(1, 17).synonyms(&["compression.lz4.level"]).hint();
         /// Level of zstd when the broker compresses.
-        compression_zstd_level: i32 = ConfigDef::new("compression.zstd.level", "3").default_only();
-        /// How long a tombstone of a compacted topic stays readable. Compacted topics keep everything for now, so any value is kept to.
-        delete_retention_ms: i64 = ConfigDef::new("delete.retention.ms", "86400000").at_least(0).synonyms(&["log.cleaner.delete.retention.ms"]).hint();
+        compression_zstd_level: i32 = ConfigDef::new("compression.zstd.level", "3").between(-131_072, 22).synonyms(&["compression.zstd.level"]);
+        /// How long a tombstone of a compacted topic stays readable once compaction has found it.
+        delete_retention_ms: i64 = ConfigDef::new("delete.retention.ms", "86400000").at_least(0).synonyms(&["log.cleaner.delete.retention.ms"]);
         /// How long a deleted file stays on disk. Weir removes it once no reader holds it.
         file_delete_delay_ms: i64 = ConfigDef::new("file.delete.delay.ms", "60000").at_least(0).synonyms(&["log.segment.delete.delay.ms"]).hint();
         /// Sync after this many records. Weir syncs every group before it acknowledges (weir.wal.sync), which is stricter.
         flush_messages: i64 = ConfigDef::new("flush.messages", "9223372036854775807").at_least(1).synonyms(&["log.flush.interval.messages"]).hint();
         /// Sync after this time. Weir syncs every group before it acknowledges (weir.wal.sync), which is stricter.
-        flush_ms: i64 = ConfigDef::new("flush.ms", "9223372036854775807").at_least(0).hint();
+        flush_ms: i64 = ConfigDef::new("flush.ms", "9223372036854775807").at_least(0).synonyms(&["log.flush.interval.ms"]).hint();
         /// Replicas whose fetching is throttled; there are no followers to throttle.
         follower_replication_throttled_replicas: List = ConfigDef::new("follower.replication.throttled.replicas", "").hint();
         /// Bytes between entries of a segment's offset index.
@@ -59,7 +61,7 @@ configs! {
         /// Local data beyond this many bytes per partition may go once it is in the lake; -2 means retention.bytes.
         local_retention_bytes: i64 = ConfigDef::new("local.retention.bytes", "-2").at_least(-2).synonyms(&["log.local.retention.bytes"]);
         /// How long a row of a compacted topic may stay uncompacted.
-        max_compaction_lag_ms: i64 = ConfigDef::new("max.compaction.lag.ms", "9223372036854775807").at_least(1).default_only();
+        max_compaction_lag_ms: i64 = ConfigDef::new("max.compaction.lag.ms", "9223372036854775807").at_least(1).synonyms(&["log.cleaner.max.compaction.lag.ms"]);
         /// Largest record batch that is accepted, compressed and with its header.
         max_message_bytes: i32 = ConfigDef::new("max.message.bytes", "1048588").at_least(0).synonyms(&["message.max.bytes"]);
         /// How far a record's timestamp may lie ahead of the broker's clock.
@@ -68,10 +70,10 @@ configs! {
         message_timestamp_before_max_ms: i64 = ConfigDef::new("message.timestamp.before.max.ms", "9223372036854775807").at_least(0).synonyms(&["log.message.timestamp.before.max.ms"]);
         /// Whose time a record carries: the producer's (CreateTime) or the broker's (LogAppendTime).
         message_timestamp_type: TimestampKind = ConfigDef::new("message.timestamp.type", "CreateTime").synonyms(&["log.message.timestamp.type"]);
-        /// How much of a compacted log may be uncompacted before compaction starts.
-        min_cleanable_dirty_ratio: f64 = ConfigDef::new("min.cleanable.dirty.ratio", "0.5").between(0, 1).synonyms(&["log.cleaner.min.cleanable.ratio"]).hint();
-        /// How long a row of a compacted topic stays uncompacted. Compacted topics keep everything for now, so any value is kept to.
-        min_compaction_lag_ms: i64 = ConfigDef::new("min.compaction.lag.ms", "0").at_least(0).synonyms(&["log.cleaner.min.compaction.lag.ms"]).hint();
+        /// How much of a compacted log, by size, may be uncompacted before compaction starts. A tail is sealed for it from 4 MiB on.
+        min_cleanable_dirty_ratio: f64 = ConfigDef::new("min.cleanable.dirty.ratio", "0.5").between(0, 1).synonyms(&["log.cleaner.min.cleanable.ratio"]);
+        /// How long a row of a compacted topic stays uncompacted.
+        min_compaction_lag_ms: i64 = ConfigDef::new("min.compaction.lag.ms", "0").at_least(0).synonyms(&["log.cleaner.min.compaction.lag.ms"]);
         /// How many replicas must hold a row before acks=all is answered; clamped to the one replica there is, which has synced it.
         min_insync_replicas: i32 = ConfigDef::new("min.insync.replicas", "1").at_least(1).synonyms(&["min.insync.replicas"]).hint();
         /// Allocate segment files ahead. The WAL always is.
@@ -86,14 +88,15 @@ configs! {
         retention_bytes: i64 = ConfigDef::new("retention.bytes", "-1").at_least(-1).synonyms(&["log.retention.bytes"]);
         /// Delete data older than this; -1 keeps it for ever.
         retention_ms: i64 = ConfigDef::new("retention.ms", "604800000").at_least(-1).synonyms(&["log.retention.ms", "log.retention.minutes", "log.retention.hours"]);
-        /// Size that small segments are merged toward.
+        /// Size that small segments are merged toward. A compacted topic's tail is sealed when it has this size.
         segment_bytes: i32 = ConfigDef::new("segment.bytes", "1073741824").at_least(1_048_576).synonyms(&["log.segment.bytes"]);
         /// Size of a segment's index files. They are as large as they need to be.
         segment_index_bytes: i32 = ConfigDef::new("segment.index.bytes", "10485760").at_least(4).synonyms(&["log.index.size.max.bytes"]).hint();
         /// Random spread of segment.ms.
         segment_jitter_ms: i64 = ConfigDef::new("segment.jitter.ms", "0").at_least(0).hint();
-        /// Close a segment after this time. Weir seals by size and never on a timer; retention does not need it.
-        segment_ms: i64 = ConfigDef::new("segment.ms", "604800000").at_least(1).synonyms(&["log.roll.hours"]).hint();
+        /// Seal a compacted topic's tail when its oldest row is this old, so that it can be compacted. Other topics are sealed by size
+        /// alone; their retention does not need it.
+        segment_ms: i64 = ConfigDef::new("segment.ms", "604800000").at_least(1).synonyms(&["log.roll.ms", "log.roll.hours"]);
         /// Let a replica lead that lacks acknowledged rows; there is one replica.
         unclean_leader_election_enable: bool = ConfigDef::new("unclean.leader.election.enable", "false").synonyms(&["unclean.leader.election.enable"]).hint();
         /// What a record's key holds: raw bytes or string (UTF-8 text).
@@ -172,11 +175,12 @@ impl TopicConfig {
             return (value.clone(), TopicConfigSource::Topic);
         }
         for synonym in def.synonyms {
-            // -2 is how the broker writes "not set here" for its three retention times.
+            // -2 is how the broker writes "not set here" for its times that have several names.
+            let times = ["log.retention.", "log.roll."];
             let set = broker
                 .given()
                 .get(*synonym)
-                .filter(|value| !(synonym.starts_with("log.retention.") && value.trim() == "-2"));
+                .filter(|value| !(times.iter().any(|prefix| synonym.starts_with(prefix)) && value.trim() == "-2"));
             if let Some(value) = set {
                 return (in_topic_unit(synonym, value), TopicConfigSource::Broker(synonym));
             }
@@ -194,6 +198,18 @@ impl TopicConfig {
         self.cleanup_policy.delete
     }
 
+    /// The level at which the broker compresses with its `compression.type`; `None` for the codec's own.
+    pub fn compression_level(&self) -> Option<i32> {
+        match self.compression_type {
+            CompressionType::Gzip => Some(self.compression_gzip_level).filter(|level| *level > 0),
+            CompressionType::Zstd => Some(self.compression_zstd_level),
+            CompressionType::Producer
+            | CompressionType::Uncompressed
+            | CompressionType::Lz4
+            | CompressionType::Snappy => None,
+        }
+    }
+
     /// `local.retention.ms` with -2 replaced by what it stands for.
     pub fn effective_local_retention_ms(&self) -> i64 {
         if self.local_retention_ms == -2 { self.retention_ms } else { self.local_retention_ms }
@@ -207,10 +223,31 @@ impl TopicConfig {
     /// The rules that span configs.
     fn settle(&mut self) -> Result<(), ConfigError> {
         self.weir_schema = self.weir_schema.trim().to_owned();
+        if self.compression_gzip_level == 0 {
+            let (name, value) = ("compression.gzip.level", "0".to_owned());
+            return Err(ConfigError::WrongType { name, value, expected: "a level from 1 to 9, or -1 for gzip's own" });
+        }
         match (self.weir_schema.is_empty(), self.weir_value_format) {
             (false, ValueFormat::Raw) => return Err(ConfigError::SchemaNeedsFormat),
             (true, ValueFormat::Json) => return Err(ConfigError::FormatNeedsSchema),
             (false, ValueFormat::Json) | (true, ValueFormat::Raw) => {}
+        }
+        for (name, replicas) in [
+            ("follower.replication.throttled.replicas", &self.follower_replication_throttled_replicas),
+            ("leader.replication.throttled.replicas", &self.leader_replication_throttled_replicas),
+        ] {
+            if !are_replicas(&replicas.0) {
+                let expected = "* or partition:broker,partition:broker,...";
+                return Err(ConfigError::WrongType { name, value: replicas.0.join(","), expected });
+            }
+        }
+        if self.cleanup_policy.compact && self.min_compaction_lag_ms > self.max_compaction_lag_ms {
+            return Err(ConfigError::Crossed {
+                low: "min.compaction.lag.ms",
+                low_value: self.min_compaction_lag_ms,
+                high: "max.compaction.lag.ms",
+                high_value: self.max_compaction_lag_ms,
+            });
         }
         let pairs = [
             ("local.retention.ms", self.local_retention_ms, "retention.ms", self.retention_ms),
@@ -225,6 +262,15 @@ impl TopicConfig {
         }
         Ok(())
     }
+}
+
+/// Kafka's `ThrottledReplicaListValidator`.
+fn are_replicas(list: &[String]) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let is_pair = |text: &String| {
+        text.split_once(':').is_some_and(|(partition, broker)| is_number(partition) && is_number(broker))
+    };
+    list == ["*"] || list.iter().all(is_pair)
 }
 
 /// The broker's text in the unit of the topic config: `log.retention.hours` and friends are turned into milliseconds.

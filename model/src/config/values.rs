@@ -2,6 +2,7 @@
 
 use super::macros::choices;
 use super::{Choice, ConfigType};
+use crate::record_batch::Compression;
 
 /// A type that a config's text turns into.
 pub trait ConfigValue: Sized {
@@ -52,7 +53,8 @@ impl ConfigValue for f64 {
         text.parse().ok()
     }
     fn text(&self) -> String {
-        self.to_string()
+        // As Java writes it, so that a default reads as Kafka documents it.
+        if self.abs() >= 1e7 { format!("{self:E}") } else { format!("{self:?}") }
     }
 }
 
@@ -85,8 +87,7 @@ impl ConfigValue for List {
 pub struct CleanupPolicy {
     /// Old data is deleted by time and size.
     pub delete: bool,
-    /// Superseded rows of a key may be dropped. Compaction is not built: such rows are kept for ever, which keeps
-    /// every guarantee that clients rely on (the latest value of each key stays).
+    /// Superseded rows of a key may be dropped; the latest of each key stays.
     pub compact: bool,
 }
 
@@ -98,6 +99,7 @@ impl ConfigValue for CleanupPolicy {
         let mut policy = Self { delete: false, compact: false };
         for part in text.split(',').map(str::trim) {
             match part {
+                "" => {}
                 "delete" => policy.delete = true,
                 "compact" => policy.compact = true,
                 _ => return None,
@@ -109,7 +111,9 @@ impl ConfigValue for CleanupPolicy {
         match (self.compact, self.delete) {
             (true, true) => "compact,delete".to_owned(),
             (true, false) => "compact".to_owned(),
-            (false, _) => "delete".to_owned(),
+            (false, true) => "delete".to_owned(),
+            // Neither: the topic keeps everything (KIP-1161).
+            (false, false) => String::new(),
         }
     }
 }
@@ -178,10 +182,33 @@ choices! {
 choices! {
     /// `compression.type`: how the broker stores batches.
     pub enum CompressionType {
+        /// Not compressed.
+        Uncompressed = "uncompressed",
+        /// With zstd.
+        Zstd = "zstd",
+        /// With lz4.
+        Lz4 = "lz4",
+        /// With snappy.
+        Snappy = "snappy",
+        /// With gzip.
+        Gzip = "gzip",
         /// As the producer sent them.
         Producer = "producer",
     }
-    not built: "uncompressed", "zstd", "lz4", "snappy", "gzip"
+}
+
+impl CompressionType {
+    /// The codec that batches are brought to; `None` when they stay as they came.
+    pub fn codec(self) -> Option<Compression> {
+        Some(match self {
+            Self::Producer => return None,
+            Self::Uncompressed => Compression::None,
+            Self::Zstd => Compression::Zstd,
+            Self::Lz4 => Compression::Lz4,
+            Self::Snappy => Compression::Snappy,
+            Self::Gzip => Compression::Gzip,
+        })
+    }
 }
 
 choices! {

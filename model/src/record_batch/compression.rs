@@ -56,12 +56,21 @@ impl Compression {
     }
 }
 
-/// Compresses a record section.
+/// Compresses a record section at the codec's own level.
 pub fn compress(codec: Compression, bytes: &[u8]) -> Vec<u8> {
+    compress_at(codec, None, bytes)
+}
+
+/// Compresses a record section at a level of the codec's own scale; `None` for its default. Snappy has no levels, and of lz4
+/// only the fast one is built.
+pub fn compress_at(codec: Compression, level: Option<i32>, bytes: &[u8]) -> Vec<u8> {
     match codec {
         Compression::None => bytes.to_vec(),
         Compression::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            let level = level
+                .and_then(|level| u32::try_from(level).ok())
+                .map_or_else(flate2::Compression::default, |level| flate2::Compression::new(level.min(9)));
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
             encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory cannot fail")
         }
         Compression::Snappy => xerial_compress(bytes),
@@ -71,9 +80,13 @@ pub fn compress(codec: Compression, bytes: &[u8]) -> Vec<u8> {
             encoder.write_all(bytes).expect("writing to memory cannot fail");
             encoder.finish().expect("writing to memory cannot fail")
         }
-        Compression::Zstd => zstd::bulk::compress(bytes, 3).expect("zstd compresses any memory at a legal level"),
+        Compression::Zstd => zstd::bulk::compress(bytes, level.unwrap_or(ZSTD_LEVEL))
+            .expect("zstd compresses any memory, and takes a level out of its range for the nearest one"),
     }
 }
+
+/// Kafka's default, and zstd's own.
+const ZSTD_LEVEL: i32 = 3;
 
 /// Decompresses a record section to at most `limit` bytes.
 ///

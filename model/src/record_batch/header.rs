@@ -18,13 +18,15 @@ impl Attributes {
     const LOG_APPEND_TIME: i16 = 1 << 3;
     const TRANSACTIONAL: i16 = 1 << 4;
     const CONTROL: i16 = 1 << 5;
+    const DELETE_HORIZON: i16 = 1 << 6;
+    const COMPRESSION: i16 = 7;
 
     /// The codec of the records.
     ///
     /// # Errors
     /// [`BatchError::UnknownCompression`] for codes 5 to 7.
     pub fn compression(self) -> Result<Compression, BatchError> {
-        Compression::from_code(self.0 & 7)
+        Compression::from_code(self.0 & Self::COMPRESSION)
     }
 
     /// What the timestamps mean.
@@ -40,6 +42,23 @@ impl Attributes {
     /// Whether the batch holds a transaction marker rather than data.
     pub fn is_control(self) -> bool {
         self.0 & Self::CONTROL != 0
+    }
+
+    /// Whether the base timestamp is the time from which the batch's tombstones may go (KIP-534).
+    pub fn has_delete_horizon(self) -> bool {
+        self.0 & Self::DELETE_HORIZON != 0
+    }
+
+    /// The same bits with the delete horizon's set or cleared.
+    #[must_use]
+    pub(super) fn with_delete_horizon(self, has: bool) -> Self {
+        Self(if has { self.0 | Self::DELETE_HORIZON } else { self.0 & !Self::DELETE_HORIZON })
+    }
+
+    /// The same bits with another codec.
+    #[must_use]
+    pub(super) fn with_compression(self, codec: Compression) -> Self {
+        Self(self.0 & !Self::COMPRESSION | codec.code())
     }
 
     /// The bits of a plain data batch.
@@ -116,6 +135,12 @@ impl BatchHeader {
     /// Size of the whole batch in bytes, header included.
     pub fn total_size(&self) -> usize {
         LOG_OVERHEAD + usize::try_from(self.batch_length).expect("parse refuses negative lengths")
+    }
+
+    /// When the batch's tombstones may go: set when compaction first kept them (KIP-534). Timestamps of records count from it
+    /// then, as they otherwise do from the base timestamp.
+    pub fn delete_horizon_ms(&self) -> Option<i64> {
+        self.attributes.has_delete_horizon().then_some(self.base_timestamp)
     }
 
     /// Offset of the batch's last record (or of its last slot, when compaction emptied it).

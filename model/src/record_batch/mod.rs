@@ -13,6 +13,7 @@ mod builder;
 pub mod compression;
 mod header;
 mod record;
+mod rewrite;
 mod valid;
 mod varint;
 

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::compression::decompress;
-use super::header::{CRC_START, combine_crc32c, crc32c};
+use super::compression::{compress_at, decompress};
+use super::header::{CRC_START, LOG_OVERHEAD, combine_crc32c, crc32c};
 use super::{Attributes, BatchError, BatchHeader, Compression, HEADER_SIZE, RecordIter};
 use crate::TimestampType;
 
@@ -122,6 +122,30 @@ impl ValidBatch {
     pub fn with_log_append_time(self, now_ms: i64) -> Self {
         let attributes = self.header.attributes.with_log_append_time();
         self.with_times(attributes, now_ms)
+    }
+
+    /// The same records under another codec (`compression.type`), at a level of its own scale; the batch as it is when it has
+    /// that codec already, whatever its level, as in Kafka.
+    #[must_use]
+    pub fn with_compression(self, codec: Compression, level: Option<i32>) -> Self {
+        if self.header.attributes.compression() == Ok(codec) {
+            return self;
+        }
+        let section = compress_at(codec, level, &self.records);
+        let mut bytes = BytesMut::with_capacity(HEADER_SIZE + section.len());
+        bytes.extend_from_slice(&self.bytes[..HEADER_SIZE]);
+        bytes.extend_from_slice(&section);
+        let attributes = self.header.attributes.with_compression(codec);
+        let batch_length = i32::try_from(bytes.len() - LOG_OVERHEAD).expect("a batch is under 2 GiB");
+        bytes[8..12].copy_from_slice(&batch_length.to_be_bytes());
+        bytes[21..23].copy_from_slice(&attributes.0.to_be_bytes());
+        let crc = crc32c(&bytes[CRC_START..]);
+        bytes[17..CRC_START].copy_from_slice(&crc.to_be_bytes());
+        let header = BatchHeader { attributes, batch_length, crc, ..self.header };
+        let bytes = bytes.freeze();
+        // Uncompressed, the records are the batch's own bytes; let what they were decompressed into go.
+        let records = if codec == Compression::None { bytes.slice(HEADER_SIZE..) } else { self.records };
+        Self { header, bytes, records }
     }
 
     fn with_times(self, attributes: Attributes, max_timestamp: i64) -> Self {

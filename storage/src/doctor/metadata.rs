@@ -111,6 +111,7 @@ impl Metadata {
             manifest::PRODUCER_IDS => {
                 text(value).and_then(|text| text.parse::<i64>().map(|_| ()).map_err(|error| error.to_string()))
             }
+            manifest::BROKER_CONFIGS => decode::<BTreeMap<String, String>>(key, value).map(|_| ()),
             "topic" => self.take_topic(key, value),
             "partition" | "segment" | "producers" => match manifest::partition_of(key) {
                 Some(id) => self.take_partition(kind, id, key, value),

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use weir_model::record_batch::ValidBatch;
 use weir_model::{Offset, TimestampType};
 
-use super::{LEADER_EPOCH, Partition};
+use super::{LEADER_EPOCH, Partition, compact};
 use crate::producers::{SequenceError, Verdict};
 use crate::tail::TailEntry;
 use crate::wal::{Admission, DurableSink, WalEntry, WalSeq};
@@ -97,14 +97,21 @@ impl Partition {
         let size = entry.size;
         state.tail.push(entry);
         state.log_end = end;
-        let tail_size = state.tail.size();
+        let (tail_size, sealed_bytes) = (state.tail.size(), state.local_bytes);
         drop(state);
 
-        inner.shared.tail_grew(inner.id, size, tail_size, self.seal_bytes());
+        inner.shared.tail_grew(inner.id, size, tail_size, self.seal_bytes(sealed_bytes));
         Ok(Appended { base_offset, log_append_time_ms, log_start, seq: Some(seq) })
     }
 
-    fn seal_bytes(&self) -> usize {
-        usize::try_from(self.inner.topic.read().config.weir_seal_bytes).unwrap_or(usize::MAX)
+    fn seal_bytes(&self, sealed_bytes: u64) -> usize {
+        let topic = self.inner.topic.read();
+        let config = &topic.config;
+        let bytes = if config.cleanup_policy.compact {
+            compact::seal_bytes(config, sealed_bytes)
+        } else {
+            config.weir_seal_bytes.unsigned_abs()
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }

@@ -13,7 +13,7 @@ use weir_model::PartitionId;
 
 use super::retain::age_of;
 use super::seal::{META_RESERVE_BYTES, compression};
-use super::{Partition, Segment};
+use super::{Partition, Segment, State};
 use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError};
@@ -43,7 +43,7 @@ const RETENTION_PART: u64 = 8;
 /// However little is to stay local, merging up to this goes on: rows that wait for a lake that is away pile up too.
 const LEAST_LOCAL_BYTES: u64 = 8 << 20;
 
-/// Why a run of segments was not merged. They are as they were.
+/// Why a run of segments was not merged, or not compacted. They are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// An input does not read, or the merged segment was not written or did not read back.
@@ -102,9 +102,9 @@ struct Inputs {
 
 /// A merged segment that is written, synced and read back, and not yet named.
 pub(super) struct PreparedMerge {
-    inputs: Vec<SegmentMeta>,
-    meta: SegmentMeta,
-    segment: Segment,
+    pub(super) inputs: Vec<SegmentMeta>,
+    pub(super) meta: SegmentMeta,
+    pub(super) segment: Segment,
 }
 
 impl Partition {
@@ -112,7 +112,7 @@ impl Partition {
     pub(crate) fn merge_is_due(&self) -> bool {
         let limits = Limits::of(&self.topic());
         let state = self.inner.state.lock();
-        pick(&candidates(state.segments.values()), &limits).is_some()
+        pick(&candidates(&state), &limits).is_some()
     }
 
     /// Merges one run of small segments. Blocks, for as long as it takes to read and write up to `segment.bytes`; ends early
@@ -174,7 +174,7 @@ impl Partition {
     fn merge_inputs(&self, limits: &Limits) -> Inputs {
         let state = self.inner.state.lock();
         let mut inputs = Inputs::default();
-        let Some(run) = pick(&candidates(state.segments.values()), limits) else { return inputs };
+        let Some(run) = pick(&candidates(&state), limits) else { return inputs };
         for segment in state.segments.values().skip(run.start).take(run.len()) {
             inputs.metas.push(segment.meta().clone());
             match segment {
@@ -187,7 +187,7 @@ impl Partition {
     }
 
     /// Twice the inputs: what is written, and as much again for producers while it is.
-    fn check_merge_space(&self, input_bytes: u64) -> Result<(), MergeError> {
+    pub(super) fn check_merge_space(&self, input_bytes: u64) -> Result<(), MergeError> {
         let directory = &self.inner.directory;
         let free_bytes = RealDisk::new().free_bytes(directory).map_err(SegmentError::io("look at", directory))?;
         let needed_bytes = input_bytes * 2 + META_RESERVE_BYTES;
@@ -232,7 +232,7 @@ impl Partition {
     }
 
     /// Opens the merged segment and checks all of it, as a reader would find it.
-    fn read_back(&self, meta: &SegmentMeta, rows: u64) -> Result<Segment, MergeError> {
+    pub(super) fn read_back(&self, meta: &SegmentMeta, rows: u64) -> Result<Segment, MergeError> {
         if meta.rows != rows {
             return Err(MergeError::Rows { partition: self.id(), expected: rows, found: meta.rows });
         }
@@ -243,6 +243,18 @@ impl Partition {
 
     /// Names the merged segment instead of its inputs, if they are still what was read.
     pub(super) fn publish_merge(&self, prepared: PreparedMerge) -> Result<Merge, MergeError> {
+        let input_count = prepared.inputs.len();
+        let Some(meta) = self.swap(prepared)? else { return Ok(Merge::Overtaken) };
+        let counters = &self.inner.shared.counters;
+        Counters::add(&counters.merged_segments, input_count);
+        Counters::add(&counters.merged_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
+        tracing::debug!(partition = %self.id(), inputs = input_count, file = meta.file, "merged");
+        Ok(Merge::Done(meta))
+    }
+
+    /// Names a written segment instead of its inputs in one commit, moves readers over and removes the inputs' files. `None`
+    /// when an input is no longer what was read; the written file was dropped then.
+    pub(super) fn swap(&self, prepared: PreparedMerge) -> Result<Option<SegmentMeta>, MergeError> {
         let inner = &*self.inner;
         let PreparedMerge { inputs, meta, segment } = prepared;
         let manifest = inner.manifest.lock();
@@ -256,7 +268,7 @@ impl Partition {
         if !unchanged {
             drop(manifest);
             remove_segment(&inner.directory, &meta)?;
-            return Ok(Merge::Overtaken);
+            return Ok(None);
         }
         let record = SegmentRecord { meta: meta.clone(), local: true };
         let batch = inputs
@@ -276,29 +288,25 @@ impl Partition {
         state.local_bytes = (state.local_bytes + meta.size_bytes).saturating_sub(input_bytes);
         drop(state);
         drop(manifest);
-        let counters = &inner.shared.counters;
-        Counters::add(&counters.merged_segments, inputs.len());
-        Counters::add(&counters.merged_bytes, usize::try_from(meta.size_bytes).unwrap_or(0));
-        tracing::debug!(partition = %inner.id, inputs = inputs.len(), file = meta.file, "merged");
         for input in &inputs {
             // Readers that hold the file open keep it until they are done.
             if let Err(error) = remove_segment(&inner.directory, input) {
-                tracing::warn!(%error, "a file that was merged stays behind until the next start");
+                tracing::warn!(%error, "a file whose rows were written anew stays behind until the next start");
             }
         }
-        Ok(Merge::Done(meta))
+        Ok(Some(meta))
     }
 }
 
 /// How large a merged segment may be.
-struct Limits {
-    bytes: u64,
+pub(super) struct Limits {
+    pub(super) bytes: u64,
     /// Between the ages at which its first and its last input would go.
-    age_ms: u64,
+    pub(super) age_ms: u64,
 }
 
 impl Limits {
-    fn of(topic: &TopicInfo) -> Self {
+    pub(super) fn of(topic: &TopicInfo) -> Self {
         let config = &topic.config;
         // A stretch that reached its seal size is large enough; merging makes up for what memory pressure sealed too early.
         let bytes = u64::from(config.segment_bytes.unsigned_abs()).min(config.weir_seal_bytes.unsigned_abs());
@@ -327,16 +335,21 @@ struct Candidate<'a> {
     local: bool,
     /// The age by which retention lets it go: its own, or that of an older segment, because the oldest go first.
     age: i64,
+    /// Whether compaction has been over it. What is clean is not merged with what is not, or it would count as dirty again.
+    compacted: bool,
 }
 
-/// All segments of a partition, given in offset order.
-fn candidates<'a>(segments: impl Iterator<Item = &'a Segment>) -> Vec<Candidate<'a>> {
+/// All segments of a partition, in offset order.
+fn candidates(state: &State) -> Vec<Candidate<'_>> {
     let mut age = i64::MIN;
-    let candidate = |segment: &'a Segment| {
-        age = age.max(age_of(segment.meta()));
-        Candidate { meta: segment.meta(), local: segment.is_local(), age }
+    let compacted_end = state.record.compacted_end;
+    let candidate = |segment| {
+        let meta = Segment::meta(segment);
+        age = age.max(age_of(meta));
+        let compacted = compacted_end.is_some_and(|end| meta.range.end <= end);
+        Candidate { meta, local: segment.is_local(), age, compacted }
     };
-    segments.map(candidate).collect()
+    state.segments.values().map(candidate).collect()
 }
 
 /// The run that grows the most, the oldest of those that grow alike.
@@ -370,7 +383,7 @@ fn joins(first: &Candidate<'_>, candidate: &Candidate<'_>, limits: &Limits) -> b
     let (from, meta) = (first.meta, candidate.meta);
     // Kafka's indexes count offsets from the base in 31 bits.
     let in_reach = meta.range.end.since(from.range.start) <= u64::from(i32::MAX.unsigned_abs());
-    let alike = meta.kind == from.kind && meta.schema_id == from.schema_id;
+    let alike = meta.kind == from.kind && meta.schema_id == from.schema_id && candidate.compacted == first.compacted;
     let part = match meta.kind {
         SegmentKind::Log => LARGE_PART,
         SegmentKind::Arrow => LARGE_PART * COLUMNS_SHRINK,
@@ -414,7 +427,7 @@ mod tests {
     }
 
     fn local(metas: &[SegmentMeta]) -> Vec<Candidate<'_>> {
-        metas.iter().map(|meta| Candidate { meta, local: true, age: meta.created_ms }).collect()
+        metas.iter().map(|meta| Candidate { meta, local: true, age: meta.created_ms, compacted: false }).collect()
     }
 
     #[test]

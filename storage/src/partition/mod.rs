@@ -5,6 +5,7 @@
 
 mod append;
 mod columns;
+mod compact;
 mod leftovers;
 mod merge;
 mod read;
@@ -34,6 +35,7 @@ use crate::topics::TopicInfo;
 use crate::wal::{DurableSink, WalSeq};
 
 pub use append::{AppendError, Appended};
+pub(crate) use compact::CompactionLimits;
 pub(crate) use merge::Merge;
 pub use merge::MergeError;
 pub use read::{Chunk, ReadError, ReadLimits, RowForm, RowsRead};
@@ -59,7 +61,7 @@ struct Inner {
     directory: PathBuf,
     topic: RwLock<Arc<TopicInfo>>,
     state: Mutex<State>,
-    /// Held while a merge works, from its choice of inputs to the removal of their files. Lock order: merging, manifest, state.
+    /// Held while a merge or a compaction works, from its choice of inputs to the removal of their files. Lock order: merging, manifest, state.
     merging: Mutex<()>,
     /// Serialises durable changes of the manifest.
     manifest: Mutex<()>,

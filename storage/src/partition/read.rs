@@ -204,9 +204,8 @@ impl Partition {
                 Counters::add(&self.inner.shared.counters.log_segment_read_bytes, read.len);
                 let chunk = Chunk::File { file: read.file, position: read.position, len: read.len };
                 let chunks = if read.len == 0 { Vec::new() } else { vec![chunk] };
-                // Nothing fitted: the step ends where it began, and so does the read.
-                let next = if read.len == 0 && !limits.at_least_one { from } else { read.next };
-                Ok(Step { chunks, next: Some(next) })
+                // Nothing fitted: the step ends where it began, and so does the read. A gap is passed whatever fits.
+                Ok(Step { chunks, next: Some(read.next) })
             }
             Place::Arrow(segment) => {
                 let (partition, form) = (self.clone(), form.clone());

@@ -1,3 +1,4 @@
+mod compacting;
 mod merging;
 
 use std::collections::BTreeMap;

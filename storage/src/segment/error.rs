@@ -139,7 +139,7 @@ impl SegmentError {
         move |source| Self::Io { action, path, source }
     }
 
-    pub(super) fn corrupt(file: &Path, what: impl Into<String>) -> Self {
+    pub(crate) fn corrupt(file: &Path, what: impl Into<String>) -> Self {
         Self::Corrupt { file: file.to_owned(), block: None, column: None, what: what.into() }
     }
 
