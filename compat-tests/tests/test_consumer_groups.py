@@ -483,7 +483,9 @@ def test_a_hundred_classic_members_settle_quickly(broker, wire, group, topic):
 # -- librdkafka -----------------------------------------------------------------
 
 
-def consumer(bootstrap: str, group: str, *, protocol: str = "consumer", instance: str | None = None, **more) -> Consumer:
+def consumer(
+    bootstrap: str, group: str, *, protocol: str = "consumer", instance: str | None = None, **more
+) -> Consumer:
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -653,9 +655,14 @@ def state_of(wire: Wire, group: str) -> dict:
             member.instance_id,
             tuple(member.subscribed_topic_names),
             member.subscribed_topic_regex,
-            tuple(sorted((held.topic_name, tuple(sorted(held.partitions))) for held in member.assignment.topic_partitions)),
             tuple(
-                sorted((held.topic_name, tuple(sorted(held.partitions))) for held in member.target_assignment.topic_partitions)
+                sorted((held.topic_name, tuple(sorted(held.partitions))) for held in member.assignment.topic_partitions)
+            ),
+            tuple(
+                sorted(
+                    (held.topic_name, tuple(sorted(held.partitions)))
+                    for held in member.target_assignment.topic_partitions
+                )
             ),
         )
         for member in found.members
@@ -707,7 +714,12 @@ def test_librdkafka_reads_on_through_kill_minus_nine(start_broker, topic, group)
         broker.start()
         fill(broker.bootstrap, topic, 4, per_partition=5)
         wanted = 40 + 20 * (round_ + 1)
-        until(readers, lambda: len({*readers[0].read, *readers[1].read}) == wanted, f"the records of round {round_}", 60)
+        until(
+            readers,
+            lambda wanted=wanted: len({*readers[0].read, *readers[1].read}) == wanted,
+            f"the records of round {round_}",
+            60,
+        )
         until(readers, lambda: shares(readers, 4), "two partitions each")
     for reader in readers:
         reader.consumer.commit(asynchronous=False)

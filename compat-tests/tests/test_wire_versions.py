@@ -267,6 +267,11 @@ class Scenario:
         found = self.wire.send(50, version, {"users": [{"name": "nobody"}]}).results[0]
         assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
 
+    def alter_user_scram_credentials(self, version):
+        asked = {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []}
+        found = self.wire.send(51, version, asked).results[0]
+        assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
+
     def describe_quorum(self, version):
         topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
         answer = self.wire.send(55, version, {"topics": [topic]})
@@ -360,6 +365,7 @@ SCENARIOS = {
     48: Scenario.describe_client_quotas,
     49: Scenario.alter_client_quotas,
     50: Scenario.describe_user_scram_credentials,
+    51: Scenario.alter_user_scram_credentials,
     55: Scenario.describe_quorum,
     60: Scenario.describe_cluster,
     61: Scenario.describe_producers,
