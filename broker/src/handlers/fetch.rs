@@ -19,9 +19,11 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use tracing::{error, warn};
 use weir_model::record_batch::Compression;
 use weir_model::{Isolation, Offset, PartitionId, TopicId};
-use weir_protocol::fetch_response::{self, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier};
+use weir_protocol::fetch_response::{
+    self, AbortedTransaction, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier,
+};
 use weir_storage::partition::LEADER_EPOCH;
-use weir_storage::{Chunk, ReadError, RowForm, TopicInfo};
+use weir_storage::{AbortedTxn, Chunk, ReadError, RowForm, TopicInfo};
 use weir_table::{ReadFormat, ReadOptions};
 
 use super::{CloseConnection, Reply, RequestContext, Response};
@@ -208,6 +210,10 @@ fn target(
     let id = PartitionId { topic: topic.id(), index: asked.partition };
     let partition = context.broker.storage.partition(id).ok_or(ResponseError::UnknownTopicOrPartition)?;
     errors::check_leader_epoch(asked.current_leader_epoch, LEADER_EPOCH)?;
+    // One epoch for ever: a later one was never written here, so the log that the client read before was another (KIP-595).
+    if asked.last_fetched_epoch > LEADER_EPOCH {
+        return Err(ResponseError::OffsetOutOfRange);
+    }
     let offset = Offset::new(asked.fetch_offset).ok_or(ResponseError::OffsetOutOfRange)?;
     let max_bytes = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
     Ok(Target { partition, offset, max_bytes, form: form.clone() })
@@ -257,8 +263,9 @@ fn assemble_one(
             high_watermark: read.offsets.high_watermark().get(),
             last_stable_offset: read.offsets.last_stable().get(),
             log_start_offset: read.offsets.log_start().get(),
-            // There are no transactions, hence no aborted ones; but only a read_committed reader expects a list (S-53).
-            aborted_transactions: (isolation == Isolation::ReadCommitted).then(Vec::new),
+            // Only a read_committed reader expects a list, empty or not (S-53).
+            aborted_transactions: (isolation == Isolation::ReadCommitted)
+                .then(|| read.aborted.iter().map(aborted_transaction).collect()),
             records: read.chunks.into_iter().map(Records).collect(),
         },
         Err(cause) => {
@@ -272,6 +279,10 @@ fn assemble_one(
     }
 }
 
+fn aborted_transaction(txn: &AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset.get() }
+}
+
 fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {
     FetchedPartition {
         index,
@@ -279,7 +290,9 @@ fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,
-        aborted_transactions: None,
+        // Kafka's answer for what is not there has the field's default, an empty list; that of a failed read has none.
+        aborted_transactions: matches!(code, ResponseError::UnknownTopicOrPartition | ResponseError::UnknownTopicId)
+            .then(Vec::new),
         records: Vec::new(),
     }
 }
