@@ -366,6 +366,24 @@ impl ConsumerGroup {
         Self::check_epoch(member, epoch)
     }
 
+    /// Whether a TxnOffsetCommit may be stored (KIP-447). A member's epoch fences it; a producer that names no member is let
+    /// through, as its own epoch fences it. Kafka knows no other code than ILLEGAL_GENERATION here.
+    ///
+    /// # Errors
+    /// Who commits is not who may.
+    pub fn check_transactional_commit(
+        &self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        epoch: i32,
+    ) -> Result<(), GroupError> {
+        if epoch < 0 && (self.members.is_empty() || member_id.is_empty() && instance_id.is_none()) {
+            return Ok(());
+        }
+        let member = self.members.get(member_id).ok_or(GroupError::UnknownMember)?;
+        Self::check_epoch(member, epoch).map_err(|_| GroupError::IllegalGeneration)
+    }
+
     /// Whether an OffsetFetch of a member may be answered. `in_flight`: the member may not have heard of its newest epoch.
     ///
     /// # Errors

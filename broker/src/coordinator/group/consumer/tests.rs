@@ -428,6 +428,10 @@ fn s92_commits_need_the_members_epoch() {
     assert_eq!(bench.group.check_commit("a", 1, true), Ok(()));
     assert_eq!(bench.group.check_commit("a", 0, true), Err(GroupError::StaleMemberEpoch));
     assert_eq!(bench.group.check_commit("a", 1, false), Err(GroupError::UnsupportedVersion));
+    assert_eq!(bench.group.check_transactional_commit("", None, -1), Ok(()), "the producer's epoch fences it");
+    assert_eq!(bench.group.check_transactional_commit("a", None, 1), Ok(()));
+    assert_eq!(bench.group.check_transactional_commit("a", None, 0), Err(GroupError::IllegalGeneration));
+    assert_eq!(bench.group.check_transactional_commit("x", None, 1), Err(GroupError::UnknownMember));
     assert_eq!(bench.group.check_fetch("a", 1, false), Ok(()));
     assert_eq!(bench.group.check_fetch("a", 0, false), Err(GroupError::StaleMemberEpoch));
     assert_eq!(bench.group.check_fetch("x", 0, false), Err(GroupError::UnknownMember));
