@@ -55,11 +55,12 @@ pub async fn handle(
 
 /// Kafka's rules for the fields of a request.
 fn check(version: i16, request: &ConsumerGroupHeartbeatRequest) -> Result<(), &'static str> {
-    let is_empty = |text: &Option<StrBytes>| text.as_ref().is_some_and(|text| text.is_empty());
-    if request.group_id.is_empty() {
+    // Blanks count as nothing, as in Kafka.
+    let is_empty = |text: &Option<StrBytes>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+    if request.group_id.trim().is_empty() {
         return Err("GroupId is empty: give the group a name");
     }
-    if request.member_id.is_empty() && (version >= 1 || request.member_epoch != JOIN_EPOCH) {
+    if request.member_id.trim().is_empty() && (version >= 1 || request.member_epoch != JOIN_EPOCH) {
         return Err("MemberId is empty: since version 1 the client makes it, and keeps it");
     }
     if is_empty(&request.instance_id) {
@@ -169,6 +170,7 @@ mod tests {
         let refused = [
             join().with_member_id(StrBytes::default()),
             join().with_group_id(GroupId::default()),
+            join().with_group_id(GroupId(StrBytes::from_static_str(" "))),
             join().with_rebalance_timeout_ms(-1),
             join().with_topic_partitions(None),
             join().with_topic_partitions(Some(owned)),
