@@ -79,7 +79,8 @@ pub async fn handle(context: &RequestContext, request: OffsetCommit) -> Result<R
     }))
 }
 
-fn check(topic: &TopicInfo, partition: i32, metadata: usize, max_metadata: usize) -> Result<(), GroupError> {
+/// What refuses one partition of a commit before its group is asked.
+pub(super) fn check(topic: &TopicInfo, partition: i32, metadata: usize, max_metadata: usize) -> Result<(), GroupError> {
     if !(0..topic.partitions()).contains(&partition) {
         return Err(GroupError::UnknownTopicOrPartition);
     }

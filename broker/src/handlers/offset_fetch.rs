@@ -5,8 +5,10 @@
 //! * v2 null topics mean all, and a top-level error; v3 throttle time; v5 leader epoch (KIP-320); v6 compact encodings; v7 require-stable (KIP-447); v8 many groups
 //!   (KIP-709); v9 the member of a KIP-848 group and its epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH), which classic groups ignore; v10 topic ids
 //!   instead of names.
-//! * Differs from Kafka: transactions are not built, so every offset is stable.
+//! * A partition whose offset was committed in a transaction that has not ended is answered UNSTABLE_OFFSET_COMMIT when stable offsets are asked for, and with
+//!   the offset before it otherwise (S-97).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::offset_fetch_response::{
@@ -32,6 +34,7 @@ pub async fn handle(context: &RequestContext, request: OffsetFetch) -> Result<Re
     let OffsetFetch(request) = request;
     let version = context.version;
     let groups = &context.broker.groups;
+    let stable = request.require_stable;
     if version < 8 {
         let wanted = request.topics.map(|topics| {
             topics.into_iter().map(|topic| (Arc::from(topic.name.as_str()), topic.partition_indexes)).collect()
@@ -39,7 +42,7 @@ pub async fn handle(context: &RequestContext, request: OffsetFetch) -> Result<Re
         let answer = groups.fetch(Arc::from(request.group_id.as_str()), wanted.clone(), None).await;
         return Ok(context.pending(async move {
             let outcome = answer.wait().await.and_then(|outcome| outcome);
-            Ok(one_group(outcome, wanted, version))
+            Ok(one_group(outcome, wanted, version, stable))
         }));
     }
     let topics = context.broker.storage.topics();
@@ -70,7 +73,7 @@ pub async fn handle(context: &RequestContext, request: OffsetFetch) -> Result<Re
             let group = OffsetFetchResponseGroup::default().with_group_id(id);
             groups.push(match answer.wait().await.and_then(|outcome| outcome) {
                 Ok(fetched) => {
-                    let known = fetched.into_iter().filter_map(|topic| to_topics(topic, &topics, version));
+                    let known = fetched.into_iter().filter_map(|topic| to_topics(topic, &topics, stable, version));
                     let unknown = unknown.into_iter().map(|(id, partitions)| to_unknown(id, partitions));
                     group.with_topics(known.chain(unknown).collect())
                 }
@@ -81,29 +84,38 @@ pub async fn handle(context: &RequestContext, request: OffsetFetch) -> Result<Re
     }))
 }
 
-fn one_group(outcome: Result<Vec<FetchedTopic>, GroupError>, wanted: Wanted, version: i16) -> OffsetFetchResponse {
+fn one_group(
+    outcome: Result<Vec<FetchedTopic>, GroupError>,
+    wanted: Wanted,
+    version: i16,
+    stable: bool,
+) -> OffsetFetchResponse {
     match outcome {
         Ok(topics) => OffsetFetchResponse::default()
-            .with_topics(topics.into_iter().map(|topic| to_topic(topic, 0, version)).collect()),
+            .with_topics(topics.into_iter().map(|topic| to_topic(topic, 0, version, stable)).collect()),
         Err(error) if version >= 2 => OffsetFetchResponse::default().with_error_code(group_code(Some(error))),
         // v1 has no top-level error: each partition has it.
         Err(error) => {
             let none = |(topic, partitions): (Arc<str>, Vec<i32>)| FetchedTopic {
                 topic,
                 partitions: partitions.into_iter().map(|index| (index, None)).collect(),
+                unstable: BTreeSet::new(),
             };
             let topics = wanted
                 .unwrap_or_default()
                 .into_iter()
-                .map(|asked| to_topic(none(asked), group_code(Some(error)), version));
+                .map(|asked| to_topic(none(asked), group_code(Some(error)), version, false));
             OffsetFetchResponse::default().with_topics(topics.collect())
         }
     }
 }
 
-fn to_topic(topic: FetchedTopic, code: i16, version: i16) -> OffsetFetchResponseTopic {
-    let partitions = topic.partitions.into_iter().map(|(index, committed)| {
-        let (offset, epoch, metadata) = fields(committed);
+fn to_topic(topic: FetchedTopic, code: i16, version: i16, stable: bool) -> OffsetFetchResponseTopic {
+    let FetchedTopic { topic, partitions, unstable } = topic;
+    let partitions = partitions.into_iter().map(|(index, committed)| {
+        let is_unstable = stable && unstable.contains(&index);
+        let code = if is_unstable { group_code(Some(GroupError::UnstableOffsetCommit)) } else { code };
+        let (offset, epoch, metadata) = fields(committed.filter(|_| !is_unstable));
         OffsetFetchResponsePartition::default()
             .with_partition_index(index)
             .with_committed_offset(offset)
@@ -111,24 +123,28 @@ fn to_topic(topic: FetchedTopic, code: i16, version: i16) -> OffsetFetchResponse
             .with_metadata(Some(metadata))
             .with_error_code(code)
     });
-    OffsetFetchResponseTopic::default().with_name(name(&topic.topic)).with_partitions(partitions.collect())
+    OffsetFetchResponseTopic::default().with_name(name(&topic)).with_partitions(partitions.collect())
 }
 
 /// By name, or since v10 by id; `None` for a topic that is gone and so has no id.
-fn to_topics(topic: FetchedTopic, topics: &Topics, version: i16) -> Option<OffsetFetchResponseTopics> {
+fn to_topics(topic: FetchedTopic, topics: &Topics, stable: bool, version: i16) -> Option<OffsetFetchResponseTopics> {
+    let FetchedTopic { topic, partitions, unstable } = topic;
     let response = OffsetFetchResponseTopics::default();
     let response = if version < 10 {
-        response.with_name(name(&topic.topic))
+        response.with_name(name(&topic))
     } else {
-        response.with_topic_id(topics.by_name(&topic.topic)?.id().as_uuid())
+        response.with_topic_id(topics.by_name(&topic)?.id().as_uuid())
     };
-    let partitions = topic.partitions.into_iter().map(|(index, committed)| {
-        let (offset, epoch, metadata) = fields(committed);
+    let partitions = partitions.into_iter().map(|(index, committed)| {
+        let is_unstable = stable && unstable.contains(&index);
+        let code = is_unstable.then_some(GroupError::UnstableOffsetCommit);
+        let (offset, epoch, metadata) = fields(committed.filter(|_| !is_unstable));
         OffsetFetchResponsePartitions::default()
             .with_partition_index(index)
             .with_committed_offset(offset)
             .with_committed_leader_epoch(epoch)
             .with_metadata(Some(metadata))
+            .with_error_code(group_code(code))
     });
     Some(response.with_partitions(partitions.collect()))
 }

@@ -91,6 +91,15 @@ pub enum GroupError {
     /// A member of the consumer protocol used a version that does not know of epochs.
     #[error("a member of the consumer protocol commits with OffsetCommit v9 or later")]
     UnsupportedVersion,
+    /// An offset was committed in a transaction that has not ended.
+    #[error("an offset was committed in a transaction that has not ended: try again")]
+    UnstableOffsetCommit,
+    /// The producer of a transaction was fenced.
+    #[error("a newer producer has taken over the transaction")]
+    InvalidProducerEpoch,
+    /// The transaction of a commit ended meanwhile.
+    #[error("the transaction ended while its offsets were on the way")]
+    InvalidTxnState,
 }
 
 /// A JoinGroup request.

@@ -9,8 +9,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use weir_model::producer::TxnMarker;
+use weir_storage::TxnGuard;
+
 use super::kind::Kind;
 use super::request::{Commit, FetchedTopic, GroupDescription, GroupListing, NotFound, OffsetsDeleted, Request};
+use super::transactional::PendingOffsets;
 use super::writes::Writes;
 use crate::coordinator::group::consumer::ConsumerGroup;
 use crate::coordinator::group::consumer::assignment::{TopicCatalog, TopicSource};
@@ -22,11 +26,31 @@ use crate::coordinator::group::machine::{Group, GroupSettings};
 use crate::coordinator::group::offsets::{CommittedOffset, Offsets, TopicPartition};
 use crate::coordinator::group::records::{Record, RecordKey, RecordValue};
 use crate::coordinator::group_configs::GroupConfigs;
+use crate::coordinator::transaction::Producer;
 
 /// Records to be appended together, and what is to happen then.
 pub(in crate::coordinator) struct Write {
     pub(in crate::coordinator) records: Vec<Record>,
+    pub(in crate::coordinator) scope: Scope,
+    /// Why it was not appended, where whoever waits is told more than that.
+    pub(in crate::coordinator) refusal: Option<GroupError>,
     then: Then,
+}
+
+/// When the records of a write count.
+#[derive(Debug, Clone)]
+pub(in crate::coordinator) enum Scope {
+    /// At once.
+    Plain,
+    /// When the producer's transaction is committed.
+    Transactional {
+        /// Whose transaction.
+        producer: Producer,
+        /// What it was verified against.
+        guard: TxnGuard,
+    },
+    /// It has none: it is the end of a transaction.
+    Marker(TxnMarker),
 }
 
 impl Write {
@@ -93,6 +117,8 @@ pub(in crate::coordinator) struct ShardState {
     waiters: HashMap<WaiterId, Waiter>,
     next_waiter: u64,
     outbox: Vec<Write>,
+    /// Offsets of open transactions.
+    pub(super) pending: PendingOffsets,
     pub(super) resolving: Vec<ResolveJob>,
 }
 
@@ -121,6 +147,7 @@ impl ShardState {
             waiters: HashMap::new(),
             next_waiter: 0,
             outbox: Vec::new(),
+            pending: PendingOffsets::default(),
         }
     }
 
@@ -128,9 +155,12 @@ impl ShardState {
     pub(in crate::coordinator) fn replay(&mut self, now: Now, record: Record) {
         match (record.key, record.value) {
             (RecordKey::Offset { group, topic, partition }, Some(RecordValue::Offset(committed))) => {
-                self.entry(&group).offsets.set((topic, partition), Some(committed));
+                let partition = (topic, partition);
+                self.pending.overtake(&group, &partition);
+                self.entry(&group).offsets.set(partition, Some(committed));
             }
             (RecordKey::Offset { group, topic, partition }, _) => {
+                self.pending.overtake(&group, &(topic.clone(), partition));
                 if let Some(entry) = self.groups.get_mut(&group) {
                     entry.offsets.set((topic, partition), None);
                     self.settle(&group);
@@ -199,6 +229,10 @@ impl ShardState {
                 self.apply(now, &group, Event::Leave(waiter, members));
             }
             Request::Commit { group, commit, reply } => self.commit(now, &group, commit, reply),
+            Request::TransactionalCommit { group, commit, producer, guard, reply } => {
+                self.commit_in_transaction(now, &group, commit, (producer, guard), reply);
+            }
+            Request::EndTransaction { marker, reply } => self.end_transaction(marker, reply),
             Request::Fetch { group, wanted, member, reply } => {
                 let checked = member.map_or(Ok(()), |(id, epoch)| self.check_fetch(&group, &id, epoch));
                 send(reply, checked.map(|()| self.fetch(&group, wanted)));
@@ -244,19 +278,33 @@ impl ShardState {
         }
         for record in write.records {
             let RecordKey::Offset { group, topic, partition } = record.key else { continue };
-            let Some(entry) = self.groups.get_mut(&group) else { continue };
             let partition = (topic, partition);
-            entry.offsets.finish(&partition);
-            if durable {
-                let committed = match record.value {
-                    Some(RecordValue::Offset(committed)) => Some(committed),
-                    _ => None,
-                };
-                entry.offsets.set(partition, committed);
+            let committed = match record.value {
+                Some(RecordValue::Offset(committed)) => Some(committed),
+                _ => None,
+            };
+            if let Some(entry) = self.groups.get_mut(&group) {
+                entry.offsets.finish(&partition);
+            }
+            match (&write.scope, committed) {
+                (Scope::Transactional { producer, .. }, Some(committed)) if durable => {
+                    self.pending.add(producer.id, &group, partition, committed);
+                }
+                (Scope::Plain, committed) if durable => {
+                    // Also of a group that has nothing but what open transactions committed.
+                    self.pending.overtake(&group, &partition);
+                    if let Some(entry) = self.groups.get_mut(&group) {
+                        entry.offsets.set(partition, committed);
+                    }
+                }
+                (Scope::Plain | Scope::Transactional { .. } | Scope::Marker(_), _) => {}
             }
             touched.insert(group);
         }
-        let failure = GroupError::CoordinatorNotAvailable;
+        if let (Scope::Marker(marker), true) = (&write.scope, durable) {
+            self.take_marker(marker);
+        }
+        let failure = write.refusal.unwrap_or(GroupError::CoordinatorNotAvailable);
         match write.then {
             Then::Nothing | Then::ConsumerWritten { .. } => {}
             Then::TopicForgotten { reply } => send(reply, ()),
@@ -294,7 +342,8 @@ impl ShardState {
                 .filter(|((topic, _), committed)| self.is_expired(&entry.kind, topic, committed, now.wall_ms))
                 .map(|(partition, _)| partition.clone())
                 .collect();
-            let nothing_left = entry.offsets.partitions().len() == expired.len();
+            // A group that an open transaction committed to is in use.
+            let nothing_left = entry.offsets.partitions().len() == expired.len() && !self.pending.has_any(&id);
             if nothing_left && entry.kind.is_idle() {
                 self.begin_delete(&id, None);
             } else if !expired.is_empty() {
@@ -375,6 +424,34 @@ impl ShardState {
         self.settle(id);
     }
 
+    /// Whether a member may commit in a transaction (KIP-447). Allowed in the middle of a rebalance too, since the member's offsets are fenced by its generation.
+    pub(super) fn check_transactional_commit(
+        &mut self,
+        now: Now,
+        id: &Arc<str>,
+        commit: &Commit,
+    ) -> Result<(), GroupError> {
+        if commit.generation >= 0 && !self.groups.contains_key(id) {
+            return Err(GroupError::IllegalGeneration);
+        }
+        let instance_id = commit.instance_id.as_ref();
+        let entry = self.entry(id);
+        match &mut entry.kind {
+            Kind::Consumer(_) if entry.deleting => Err(GroupError::CoordinatorNotAvailable),
+            Kind::Consumer(group) => {
+                group.check_transactional_commit(&commit.member_id, instance_id.map(|id| &**id), commit.generation)
+            }
+            Kind::Classic(group) => {
+                group.check_transactional_commit(now, &commit.member_id, instance_id, commit.generation)
+            }
+        }
+    }
+
+    /// An offset that a committed transaction brought.
+    pub(super) fn set_offset(&mut self, id: &Arc<str>, partition: TopicPartition, committed: CommittedOffset) {
+        self.entry(id).offsets.set(partition, Some(committed));
+    }
+
     fn fetch(&self, id: &str, wanted: Option<Vec<(Arc<str>, Vec<i32>)>>) -> Vec<FetchedTopic> {
         let entry = self.groups.get(id);
         let Some(wanted) = wanted else {
@@ -383,20 +460,38 @@ impl ShardState {
                 let found = (*partition, Some(committed.clone()));
                 match topics.last_mut().filter(|last| last.topic == *topic) {
                     Some(last) => last.partitions.push(found),
-                    None => topics.push(FetchedTopic { topic: topic.clone(), partitions: vec![found] }),
+                    None => topics.push(FetchedTopic {
+                        topic: topic.clone(),
+                        partitions: vec![found],
+                        unstable: BTreeSet::new(),
+                    }),
                 }
             }
-            return topics;
+            return self.mark_unstable(id, topics);
         };
         let committed =
             |topic: &Arc<str>, partition| entry.and_then(|entry| entry.offsets.get(topic, partition)).cloned();
-        wanted
+        let topics = wanted
             .into_iter()
             .map(|(topic, partitions)| FetchedTopic {
                 partitions: partitions.into_iter().map(|partition| (partition, committed(&topic, partition))).collect(),
                 topic,
+                unstable: BTreeSet::new(),
             })
-            .collect()
+            .collect();
+        self.mark_unstable(id, topics)
+    }
+
+    fn mark_unstable(&self, id: &str, mut topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
+        let id = Arc::from(id);
+        if self.pending.has_any(&id) {
+            for fetched in &mut topics {
+                let indexes = fetched.partitions.iter().map(|(index, _)| *index);
+                let unstable = indexes.filter(|index| self.pending.has(&id, &(fetched.topic.clone(), *index)));
+                fetched.unstable = unstable.collect();
+            }
+        }
+        topics
     }
 
     fn describe(&self, id: &str) -> Result<GroupDescription, NotFound> {
@@ -457,7 +552,11 @@ impl ShardState {
                 return;
             }
         };
-        let partitions = entry.offsets.partitions();
+        let mut partitions = entry.offsets.partitions();
+        // What is committed in a transaction does not come back after this.
+        partitions.extend(self.pending.partitions(id).cloned());
+        partitions.sort();
+        partitions.dedup();
         let mut records: Vec<Record> =
             partitions.into_iter().map(|partition| offset_tombstone(id, partition)).collect();
         records.append(&mut of_group);
@@ -482,7 +581,8 @@ impl ShardState {
             .iter()
             .map(|(topic, _)| entry.kind.subscribes_to(topic).then_some(GroupError::SubscribedToTopic))
             .collect();
-        let known: BTreeSet<TopicPartition> = entry.offsets.partitions().into_iter().collect();
+        let mut known: BTreeSet<TopicPartition> = entry.offsets.partitions().into_iter().collect();
+        known.extend(self.pending.partitions(id).cloned());
         let records: Vec<Record> = partitions
             .into_iter()
             .zip(&errors)
@@ -498,8 +598,13 @@ impl ShardState {
 
     fn forget_topic(&mut self, topic: &Arc<str>, reply: oneshot::Sender<()>) {
         let mut records = Vec::new();
-        for (id, entry) in &self.groups {
-            let of_topic = entry.offsets.partitions().into_iter().filter(|(name, _)| name == topic);
+        let mut groups: BTreeSet<Arc<str>> = self.groups.keys().cloned().collect();
+        groups.extend(self.pending.groups().cloned());
+        for id in &groups {
+            let known = self.groups.get(id).map(|entry| entry.offsets.partitions()).unwrap_or_default();
+            let mut known: BTreeSet<TopicPartition> = known.into_iter().collect();
+            known.extend(self.pending.partitions(id).cloned());
+            let of_topic = known.into_iter().filter(|(name, _)| name == topic);
             records.extend(of_topic.map(|partition| offset_tombstone(id, partition)));
         }
         if records.is_empty() {
@@ -510,6 +615,10 @@ impl ShardState {
     }
 
     pub(super) fn write(&mut self, records: Vec<Record>, then: Then) {
+        self.write_scoped(records, then, Scope::Plain);
+    }
+
+    pub(super) fn write_scoped(&mut self, records: Vec<Record>, then: Then, scope: Scope) {
         for record in &records {
             if let RecordKey::Offset { group, topic, partition } = &record.key
                 && let Some(entry) = self.groups.get_mut(group)
@@ -517,7 +626,7 @@ impl ShardState {
                 entry.offsets.begin(&(topic.clone(), *partition));
             }
         }
-        self.outbox.push(Write { records, then });
+        self.outbox.push(Write { records, scope, refusal: None, then });
     }
 
     pub(super) fn park(&mut self, waiter: Waiter) -> WaiterId {
