@@ -31,6 +31,8 @@ pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -
             Ok(entries) => {
                 let wanted = |entry: &ConfigEntry| match &resource.configuration_keys {
                     None => true,
+                    // Kafka takes an empty list for all, as it takes null.
+                    Some(keys) if keys.is_empty() => true,
                     Some(keys) => keys.iter().any(|key| **key == *entry.def.name),
                 };
                 let configs = entries
@@ -101,5 +103,5 @@ fn to_config(
         .with_is_sensitive(entry.def.sensitive)
         .with_synonyms(synonyms.collect());
     let config = if version >= 3 { config.with_config_type(entry.def.kind.code()) } else { config };
-    if with_documentation { config.with_documentation(Some(StrBytes::from_string(entry.def.text()))) } else { config }
+    config.with_documentation(with_documentation.then(|| StrBytes::from_string(entry.def.text())))
 }

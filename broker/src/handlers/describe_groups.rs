@@ -73,7 +73,8 @@ fn described(id: GroupId, group: GroupDescription, version: i16) -> DescribedGro
 fn to_member(member: Member, protocol: Option<&str>, version: i16) -> DescribedGroupMember {
     let (metadata, assignment) = match protocol {
         Some(protocol) => (member.metadata(protocol), member.assignment),
-        None => (Bytes::new(), Bytes::new()),
+        // Between generations there is no chosen protocol, and the assignment is that of the last one.
+        None => (Bytes::new(), member.assignment),
     };
     DescribedGroupMember::default()
         .with_member_id(text(&member.id))
