@@ -324,6 +324,11 @@ class Scenario:
         found = self.wire.send(50, version, {"users": [{"name": "nobody"}]}).results[0]
         assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
 
+    def alter_user_scram_credentials(self, version):
+        asked = {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []}
+        found = self.wire.send(51, version, asked).results[0]
+        assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
+
     def describe_quorum(self, version):
         topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
         answer = self.wire.send(55, version, {"topics": [topic]})
@@ -344,6 +349,27 @@ class Scenario:
         asked = {"state_filters": ["Ongoing", "Sleeping"], "producer_id_filters": [], "duration_filter": -1}
         answer = self.wire.send(66, version, asked | {"transactional_id_pattern": None})
         assert (answer.error_code, list(answer.unknown_state_filters)) == (NONE, ["Sleeping"])
+
+    def consumer_group(self, version: int) -> tuple[str, object]:
+        """A consumer group with one member, and the answer to its join."""
+        group = self.name("consumer")
+        asked = {"group_id": group, "member_id": "" if version == 0 else f"{group}-member", "member_epoch": 0}
+        asked |= {"rebalance_timeout_ms": 10_000, "topic_partitions": [], "subscribed_topic_names": [self.topic]}
+        answer = self.wire.send(68, version, asked)
+        assert (answer.error_code, answer.member_epoch, bool(answer.member_id)) == (NONE, 1, True)
+        assert [held.topic_id for held in answer.assignment.topic_partitions] == [self.topic_id]
+        return group, answer
+
+    def consumer_group_heartbeat(self, version):
+        group, joined = self.consumer_group(version)
+        beat = {"group_id": group, "member_id": joined.member_id, "member_epoch": 1}
+        answer = self.wire.send(68, version, beat)
+        assert (answer.error_code, answer.assignment) == (NONE, None)
+
+    def consumer_group_describe(self, version):
+        group, joined = self.consumer_group(1)
+        found = self.wire.send(69, version, {"group_ids": [group], "include_authorized_operations": True}).groups[0]
+        assert (found.error_code, found.group_state, found.members[0].member_id) == (NONE, "Stable", joined.member_id)
 
     def list_config_resources(self, version):
         answer = self.wire.send(74, version, {"resource_types": [2]})
@@ -401,11 +427,14 @@ SCENARIOS = {
     48: Scenario.describe_client_quotas,
     49: Scenario.alter_client_quotas,
     50: Scenario.describe_user_scram_credentials,
+    51: Scenario.alter_user_scram_credentials,
     55: Scenario.describe_quorum,
     60: Scenario.describe_cluster,
     61: Scenario.describe_producers,
     65: Scenario.describe_transactions,
     66: Scenario.list_transactions,
+    68: Scenario.consumer_group_heartbeat,
+    69: Scenario.consumer_group_describe,
     74: Scenario.list_config_resources,
     75: Scenario.describe_topic_partitions,
 }

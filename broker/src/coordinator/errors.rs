@@ -3,6 +3,7 @@
 use kafka_protocol::ResponseError;
 
 use super::group::GroupError;
+use super::group_configs::GroupConfigError;
 use super::transaction::TransactionError;
 
 /// The code of a refusal.
@@ -24,9 +25,27 @@ pub fn group_error(error: GroupError) -> ResponseError {
         GroupError::SubscribedToTopic => ResponseError::GroupSubscribedToTopic,
         GroupError::OffsetMetadataTooLarge => ResponseError::OffsetMetadataTooLarge,
         GroupError::UnknownTopicOrPartition => ResponseError::UnknownTopicOrPartition,
+        GroupError::UnknownTopicId => ResponseError::UnknownTopicId,
+        GroupError::FencedMemberEpoch => ResponseError::FencedMemberEpoch,
+        GroupError::StaleMemberEpoch => ResponseError::StaleMemberEpoch,
+        GroupError::UnreleasedInstanceId => ResponseError::UnreleasedInstanceId,
+        GroupError::UnsupportedAssignor => ResponseError::UnsupportedAssignor,
+        GroupError::InvalidRegularExpression => ResponseError::InvalidRegularExpression,
+        GroupError::UnsupportedVersion => ResponseError::UnsupportedVersion,
         GroupError::UnstableOffsetCommit => ResponseError::UnstableOffsetCommit,
         GroupError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
         GroupError::InvalidTxnState => ResponseError::InvalidTxnState,
+    }
+}
+
+/// The code of a group config that is not changed.
+pub fn group_config_error(error: &GroupConfigError) -> ResponseError {
+    match error {
+        GroupConfigError::NoGroup | GroupConfigError::Duplicate(_) => ResponseError::InvalidRequest,
+        GroupConfigError::NotAList(_) | GroupConfigError::TooMany | GroupConfigError::Config(_) => {
+            ResponseError::InvalidConfig
+        }
+        GroupConfigError::Store(_) | GroupConfigError::Stored(_) => ResponseError::KafkaStorageError,
     }
 }
 
@@ -101,6 +120,13 @@ mod tests {
             (GroupError::GroupMaxSizeReached, 81),
             (GroupError::FencedInstanceId, 82),
             (GroupError::SubscribedToTopic, 86),
+            (GroupError::UnknownTopicId, 100),
+            (GroupError::FencedMemberEpoch, 110),
+            (GroupError::UnreleasedInstanceId, 111),
+            (GroupError::UnsupportedAssignor, 112),
+            (GroupError::StaleMemberEpoch, 113),
+            (GroupError::InvalidRegularExpression, 128),
+            (GroupError::UnsupportedVersion, 35),
             (GroupError::InvalidProducerEpoch, 47),
             (GroupError::InvalidTxnState, 48),
             (GroupError::UnstableOffsetCommit, 88),

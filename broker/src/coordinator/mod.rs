@@ -4,8 +4,10 @@
 //! partition in use. A request is put into its shard's mailbox in the first stage of its handler, so requests of one
 //! connection reach a group in their order; the answer comes later.
 
+mod catalog;
 pub mod errors;
 pub mod group;
+pub mod group_configs;
 mod log;
 pub mod transaction;
 
@@ -25,13 +27,17 @@ use weir_model::producer::{ProducerId, TxnMarker};
 use weir_storage::{Storage, TxnGuard};
 
 use crate::topics::Topics;
+use catalog::StorageTopics;
+use group::consumer::assignment::TopicSource;
+use group::consumer::event::{ConsumerGroupDescription, ConsumerHeartbeat, HeartbeatAnswer};
 use group::log::GroupLog;
 use group::shard::{self, OffsetsDeleted, Request, ShardOptions};
 use group::{GroupError, GroupSettings, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer};
+use group_configs::{GroupConfigError, GroupConfigs};
 use log::{InternalTopic, StorageLog};
 use transaction::Producer;
 
-pub use group::shard::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetToCommit};
+pub use group::shard::{Commit, FetchedTopic, GroupDescription, GroupListing, NotFound, OffsetToCommit};
 pub use log::{GROUP_TOPIC, LogError, TRANSACTION_TOPIC};
 
 /// Why the coordinator did not start.
@@ -43,6 +49,9 @@ pub enum CoordinatorError {
         /// Which.
         topic: &'static str,
     },
+    /// The configs of groups do not read.
+    #[error(transparent)]
+    Configs(#[from] GroupConfigError),
 }
 
 /// An answer that is on its way. Dropping it gives up waiting; the request is carried out all the same (S-12).
@@ -71,6 +80,8 @@ pub struct GroupCoordinator {
 struct Inner {
     shards: Vec<Mutex<Option<Shard>>>,
     log: Arc<dyn GroupLog>,
+    topics: Arc<dyn TopicSource>,
+    configs: Arc<GroupConfigs>,
     config: Arc<BrokerConfig>,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
@@ -93,6 +104,8 @@ impl GroupCoordinator {
         topics: Topics,
         stop: CancellationToken,
     ) -> Result<Self, CoordinatorError> {
+        let source: Arc<dyn TopicSource> = Arc::new(StorageTopics::new(storage.clone()));
+        let configs = Arc::new(GroupConfigs::load(Arc::clone(&config), storage.meta())?);
         let topic = InternalTopic { name: GROUP_TOPIC, partitions: config.offsets_topic_num_partitions };
         let log = StorageLog { storage, topics, clock: Arc::clone(&clock), topic };
         let count = usize::try_from(log.partition_count())
@@ -100,7 +113,7 @@ impl GroupCoordinator {
             .filter(|count| *count > 0)
             .ok_or(CoordinatorError::NoPartitions { topic: GROUP_TOPIC })?;
         let written = log.written_partitions();
-        let coordinator = Self::with_log(Arc::new(log), count, config, clock, stop);
+        let coordinator = Self::with_log(Arc::new(log), source, configs, count, config, clock, stop);
         for partition in written {
             // Its offsets expire even if nobody asks for them.
             coordinator.mailbox(usize::try_from(partition).expect("partitions are not negative"));
@@ -110,13 +123,15 @@ impl GroupCoordinator {
 
     fn with_log(
         log: Arc<dyn GroupLog>,
+        topics: Arc<dyn TopicSource>,
+        configs: Arc<GroupConfigs>,
         count: usize,
         config: Arc<BrokerConfig>,
         clock: Arc<dyn Clock>,
         stop: CancellationToken,
     ) -> Self {
         let shards = (0..count).map(|_| Mutex::new(None)).collect();
-        Self { inner: Arc::new(Inner { shards, log, config, clock, stop: stop.child_token() }) }
+        Self { inner: Arc::new(Inner { shards, log, topics, configs, config, clock, stop: stop.child_token() }) }
     }
 
     /// Stops every shard. What is parked is answered with NOT_COORDINATOR; what is being written is not taken back.
@@ -165,6 +180,25 @@ impl GroupCoordinator {
         self.ask(&group.clone(), |reply| Request::Leave { group, members, reply }).await
     }
 
+    /// A member of a KIP-848 group lives, joins or leaves.
+    pub async fn consumer_heartbeat(
+        &self,
+        group: Arc<str>,
+        heartbeat: ConsumerHeartbeat,
+    ) -> Answer<Result<HeartbeatAnswer, GroupError>> {
+        self.ask(&group.clone(), |reply| Request::ConsumerHeartbeat { group, heartbeat, reply }).await
+    }
+
+    /// A KIP-848 group in full.
+    pub async fn describe_consumer(&self, group: Arc<str>) -> Answer<Result<ConsumerGroupDescription, NotFound>> {
+        self.ask(&group.clone(), |reply| Request::DescribeConsumer { group, reply }).await
+    }
+
+    /// What single groups set otherwise than the broker.
+    pub fn configs(&self) -> &GroupConfigs {
+        &self.inner.configs
+    }
+
     /// Offsets are committed; answered when they are durable.
     pub async fn commit(&self, group: Arc<str>, commit: Commit) -> Answer<Result<(), GroupError>> {
         self.ask(&group.clone(), |reply| Request::Commit { group, commit, reply }).await
@@ -200,13 +234,18 @@ impl GroupCoordinator {
         self.ask_shard(shard, |reply| Request::EndTransaction { marker, reply }).await
     }
 
-    /// The committed offsets of some partitions, or of all.
-    pub async fn fetch(&self, group: Arc<str>, wanted: Option<Vec<(Arc<str>, Vec<i32>)>>) -> Answer<Vec<FetchedTopic>> {
-        self.ask(&group.clone(), |reply| Request::Fetch { group, wanted, reply }).await
+    /// The committed offsets of some partitions, or of all. `member`: the member of a KIP-848 group that asks, and its epoch.
+    pub async fn fetch(
+        &self,
+        group: Arc<str>,
+        wanted: Option<Vec<(Arc<str>, Vec<i32>)>>,
+        member: Option<(Arc<str>, i32)>,
+    ) -> Answer<Result<Vec<FetchedTopic>, GroupError>> {
+        self.ask(&group.clone(), |reply| Request::Fetch { group, wanted, member, reply }).await
     }
 
-    /// A group in full; `None` when there is none.
-    pub async fn describe(&self, group: Arc<str>) -> Answer<Option<GroupDescription>> {
+    /// A classic group in full.
+    pub async fn describe(&self, group: Arc<str>) -> Answer<Result<GroupDescription, NotFound>> {
         self.ask(&group.clone(), |reply| Request::Describe { group, reply }).await
     }
 
@@ -281,6 +320,8 @@ impl GroupCoordinator {
                 log: Arc::clone(&self.inner.log),
                 clock: Arc::clone(&self.inner.clock),
                 settings: settings(config),
+                topics: Arc::clone(&self.inner.topics),
+                configs: Arc::clone(&self.inner.configs),
                 offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60_000,
                 expiry_interval: Duration::from_millis(config.offsets_retention_check_interval_ms.unsigned_abs()),
                 stop: self.inner.stop.clone(),

@@ -61,7 +61,9 @@ fn coordinator(log: &Arc<MemoryLog>) -> GroupCoordinator {
     let given = [("group.initial.rebalance.delay.ms", "0"), ("group.min.session.timeout.ms", "50")];
     let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let config = Arc::new(BrokerConfig::resolve(&given).expect("valid"));
-    GroupCoordinator::with_log(log.clone(), 3, config, Arc::new(SystemClock), CancellationToken::new())
+    let configs = Arc::new(GroupConfigs::in_memory(Arc::clone(&config)));
+    let topics = Arc::new(group::consumer::test_topics::TestTopicSource::default());
+    GroupCoordinator::with_log(log.clone(), topics, configs, 3, config, Arc::new(SystemClock), CancellationToken::new())
 }
 
 fn join(session_timeout_ms: i64) -> Join {
@@ -85,6 +87,7 @@ fn commit(offset: i64) -> Commit {
         member_id: Arc::from(""),
         instance_id: None,
         generation: -1,
+        knows_member_epochs: false,
         retention_ms: None,
         offsets: vec![OffsetToCommit {
             topic: Arc::from("t"),
@@ -133,7 +136,7 @@ async fn commits_survive_a_restart_of_the_coordinator() {
     first.stop().await;
     let second = coordinator(&log);
     for name in ["a", "b", "c", "d"] {
-        let topics = second.fetch(group(name), None).await.wait().await.expect("served");
+        let topics = second.fetch(group(name), None, None).await.wait().await.expect("served").expect("fetched");
         assert_eq!(topics[0].partitions[0].1.as_ref().map(|committed| committed.offset), Some(7));
     }
     let mut names: Vec<_> =
@@ -244,7 +247,7 @@ async fn on_disk(directory: &std::path::Path) -> (Storage, GroupCoordinator) {
 }
 
 async fn committed(coordinator: &GroupCoordinator, name: &str) -> Option<i64> {
-    let topics = coordinator.fetch(group(name), None).await.wait().await.expect("served");
+    let topics = coordinator.fetch(group(name), None, None).await.wait().await.expect("served").expect("fetched");
     topics.first().and_then(|topic| topic.partitions[0].1.as_ref()).map(|committed| committed.offset)
 }
 
@@ -286,7 +289,7 @@ async fn the_topic_of_groups_is_made_by_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let (storage, coordinator) = on_disk(directory.path()).await;
     assert_eq!(committed(&coordinator, "a").await, None);
-    assert!(coordinator.describe(group("a")).await.wait().await.expect("served").is_none());
+    assert!(coordinator.describe(group("a")).await.wait().await.expect("served").is_err());
     assert!(storage.topics().by_name(GROUP_TOPIC).is_none());
     assert_eq!(coordinator.commit(group("a"), commit(1)).await.wait().await, Ok(Ok(())));
     assert!(storage.topics().by_name(GROUP_TOPIC).is_some());

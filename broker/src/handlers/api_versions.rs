@@ -28,6 +28,8 @@ struct Feature {
 
 /// What is built of Kafka's features, by name.
 static FEATURES: &[Feature] = &[
+    // 1: KIP-848 groups.
+    Feature { name: "group.version", min: 0, max: 1, finalized: 1 },
     // 2: KIP-890, epochs that end with their transaction. Java begins it with this row.
     Feature { name: "transaction.version", min: 0, max: 2, finalized: 2 },
 ];
@@ -121,6 +123,10 @@ mod tests {
     }
 
     fn highest_decodable(key: i16) -> i16 {
-        kafka_protocol::messages::ApiKey::try_from(key).expect("a known key").valid_versions().max
+        match key {
+            // Decoders of our own, `weir_protocol::offsets_by_id`.
+            8 | 9 => 10,
+            _ => kafka_protocol::messages::ApiKey::try_from(key).expect("a known key").valid_versions().max,
+        }
     }
 }

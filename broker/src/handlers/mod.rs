@@ -14,6 +14,8 @@ mod alter_configs;
 mod alter_partition_reassignments;
 mod alter_user_scram_credentials;
 pub mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_acls;
 mod create_partitions;
 mod create_topics;
@@ -59,7 +61,7 @@ mod write_txn_markers;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kafka_protocol::messages;
-use weir_protocol::{ApiVersion, ApiVersionTable, decode_request};
+use weir_protocol::{ApiVersion, ApiVersionTable, decode_request, offsets_by_id};
 
 pub use context::RequestContext;
 pub use reply::{CloseConnection, Reply, Response};
@@ -93,8 +95,8 @@ apis! {
     1  Fetch: fetch, messages::FetchRequest, 4..=18;
     2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=11;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
-    8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=9;
-    9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=9;
+    8  OffsetCommit: offset_commit, offsets_by_id::OffsetCommit, 2..=10;
+    9  OffsetFetch: offset_fetch, offsets_by_id::OffsetFetch, 1..=10;
     10 FindCoordinator: find_coordinator, messages::FindCoordinatorRequest, 0..=6;
     11 JoinGroup: join_group, messages::JoinGroupRequest, 0..=9;
     12 Heartbeat: heartbeat, messages::HeartbeatRequest, 0..=4;
@@ -135,6 +137,8 @@ apis! {
     61 DescribeProducers: describe_producers, messages::DescribeProducersRequest, 0..=0;
     65 DescribeTransactions: describe_transactions, messages::DescribeTransactionsRequest, 0..=0;
     66 ListTransactions: list_transactions, messages::ListTransactionsRequest, 0..=2;
+    68 ConsumerGroupHeartbeat: consumer_group_heartbeat, messages::ConsumerGroupHeartbeatRequest, 0..=1;
+    69 ConsumerGroupDescribe: consumer_group_describe, messages::ConsumerGroupDescribeRequest, 0..=1;
     74 ListConfigResources: list_config_resources, messages::ListConfigResourcesRequest, 0..=1;
     75 DescribeTopicPartitions: describe_topic_partitions, messages::DescribeTopicPartitionsRequest, 0..=0;
 }

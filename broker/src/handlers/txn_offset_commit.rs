@@ -16,6 +16,7 @@ use kafka_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use super::offset_commit::check;
 use super::{CloseConnection, Reply, RequestContext};
 use crate::coordinator::errors::{group_code, transaction_error};
+use crate::coordinator::group::GroupError;
 use crate::coordinator::transaction::{Partitions, Producer, TransactionError};
 use crate::coordinator::{Commit, GROUP_TOPIC, OffsetToCommit};
 
@@ -34,7 +35,10 @@ pub async fn handle(context: &RequestContext, request: TxnOffsetCommitRequest) -
         for partition in topic.partitions {
             let metadata: Arc<str> = Arc::from(partition.committed_metadata.as_deref().unwrap_or_default());
             let index = partition.partition_index;
-            let refused = check(&topics, &name, index, metadata.len(), max_metadata).err();
+            let refused = match topics.by_name(&name) {
+                None => Some(GroupError::UnknownTopicOrPartition),
+                Some(known) => check(known, index, metadata.len(), max_metadata).err(),
+            };
             if refused.is_none() {
                 offsets.push(OffsetToCommit {
                     topic: name.clone(),
@@ -52,6 +56,7 @@ pub async fn handle(context: &RequestContext, request: TxnOffsetCommitRequest) -
         member_id: Arc::from(&*request.member_id),
         instance_id: request.group_instance_id.map(|id| Arc::from(&*id)),
         generation: request.generation_id,
+        knows_member_epochs: true,
         retention_ms: None,
         offsets,
     };

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::macros::configs;
 use super::suggest::nearest;
-use super::{CleanupPolicy, CompressionType, ConfigDef, ConfigError, TimestampKind, WalSync};
+use super::{
+    CleanupPolicy, CompressionType, ConfigDef, ConfigError, ConsumerAssignors, GroupConfig, GroupProtocols,
+    MigrationPolicy, TimestampKind, WalSync,
+};
 
 configs! {
     /// The configs of this broker, resolved.
@@ -37,6 +40,26 @@ configs! {
         delete_topic_enable: bool = ConfigDef::new("delete.topic.enable", "true").read_only();
         /// Most bytes one fetch answers, but for a first batch that is larger.
         fetch_max_bytes: i32 = ConfigDef::new("fetch.max.bytes", "57671680").at_least(1024).read_only();
+        /// The server-side assignors on offer to members of consumer-protocol groups, the default first.
+        group_consumer_assignors: ConsumerAssignors = ConfigDef::new("group.consumer.assignors", "uniform,range").read_only();
+        /// How often members of consumer-protocol groups send heartbeats; a group may override it.
+        group_consumer_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.heartbeat.interval.ms", "5000").at_least(1).read_only();
+        /// Longest heartbeat interval that a group may set.
+        group_consumer_max_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.max.heartbeat.interval.ms", "15000").at_least(1).read_only();
+        /// Longest session timeout that a group may set.
+        group_consumer_max_session_timeout_ms: i32 = ConfigDef::new("group.consumer.max.session.timeout.ms", "60000").at_least(1).read_only();
+        /// Most members a consumer-protocol group may have.
+        group_consumer_max_size: i32 = ConfigDef::new("group.consumer.max.size", "2147483647").at_least(1).read_only();
+        /// Whether groups with members become groups of the other protocol, when a member of it joins or the last one leaves.
+        group_consumer_migration_policy: MigrationPolicy = ConfigDef::new("group.consumer.migration.policy", "bidirectional").read_only();
+        /// Shortest heartbeat interval that a group may set.
+        group_consumer_min_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.min.heartbeat.interval.ms", "5000").at_least(1).read_only();
+        /// Shortest session timeout that a group may set.
+        group_consumer_min_session_timeout_ms: i32 = ConfigDef::new("group.consumer.min.session.timeout.ms", "45000").at_least(1).read_only();
+        /// How long a member of a consumer-protocol group may be silent; a group may override it.
+        group_consumer_session_timeout_ms: i32 = ConfigDef::new("group.consumer.session.timeout.ms", "45000").at_least(1).read_only();
+        /// Which group protocols are served; classic always is.
+        group_coordinator_rebalance_protocols: GroupProtocols = ConfigDef::new("group.coordinator.rebalance.protocols", "classic,consumer").read_only();
         /// How long the first join of an empty group waits for further members.
         group_initial_rebalance_delay_ms: i32 = ConfigDef::new("group.initial.rebalance.delay.ms", "3000").at_least(0).read_only();
         /// Longest session timeout a group member may ask for.
@@ -206,6 +229,8 @@ impl BrokerConfig {
                 high_value: i64::from(config.group_max_session_timeout_ms),
             });
         }
+        // The broker's own defaults obey the bounds that groups do.
+        GroupConfig::resolve(&BTreeMap::new(), &config)?;
         Ok(config)
     }
 

@@ -327,6 +327,21 @@ request!(LIST_TRANSACTIONS = 66, flexible 0, [
     since(2, STRING), // pattern of transactional ids
 ]);
 
+request!(CONSUMER_GROUP_HEARTBEAT = 68, flexible 0, [
+    all(STRING),       // group
+    all(STRING),       // member
+    all(INT32),        // member epoch
+    all(STRING),       // instance
+    all(STRING),       // rack
+    all(INT32),        // rebalance timeout
+    all(STRINGS),      // topic names
+    since(1, STRING),  // regular expression
+    all(STRING),       // assignor
+    all(structs![all(UUID), all(INT32S)]),
+]);
+
+request!(CONSUMER_GROUP_DESCRIBE = 69, flexible 0, [all(STRINGS), all(BOOL)]);
+
 request!(LIST_CONFIG_RESOURCES = 74, flexible 0, [since(1, INT8S)]);
 
 static PARTITION_CURSOR: Struct = Struct { fields: &[all(STRING), all(INT32)], tagged: &[] };
@@ -385,6 +400,8 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DESCRIBE_PRODUCERS,
     &DESCRIBE_TRANSACTIONS,
     &LIST_TRANSACTIONS,
+    &CONSUMER_GROUP_HEARTBEAT,
+    &CONSUMER_GROUP_DESCRIBE,
     &LIST_CONFIG_RESOURCES,
     &DESCRIBE_TOPIC_PARTITIONS,
 ];

@@ -182,6 +182,46 @@ impl Group {
         group
     }
 
+    /// The group that a consumer group of classic members becomes: stable as its record says, but that its members' other
+    /// protocols are known; with what follows when its members are to be settled anew.
+    pub fn downgraded(
+        settings: GroupSettings,
+        record: GroupMetadata,
+        protocols: Vec<(MemberId, Vec<MemberProtocol>)>,
+        now: Now,
+        rebalance: bool,
+    ) -> (Self, Vec<Effect>) {
+        let mut group = Self::replayed(settings, record, now);
+        for (id, protocols) in protocols {
+            if let Some(member) = group.members.get_mut(&id) {
+                member.protocols = protocols;
+            }
+        }
+        let mut effects = Vec::new();
+        if rebalance {
+            group.prepare_rebalance(now, &mut effects);
+        }
+        (group, effects)
+    }
+
+    /// Answers every parked request: the group becomes a consumer group, its members have to join again.
+    pub fn dissolve(mut self) -> Vec<Effect> {
+        let error = GroupError::RebalanceInProgress;
+        let mut effects = Vec::new();
+        for member in self.members.values_mut() {
+            if let Some(waiter) = member.awaiting_join.take() {
+                effects.push(Effect::AnswerJoin(waiter, JoinAnswer::refused(&member.id, error)));
+            }
+            if let Some(waiter) = member.awaiting_sync.take() {
+                effects.push(Effect::AnswerSync(waiter, SyncAnswer::refused(error)));
+            }
+        }
+        for (waiter, id, _) in self.static_joins {
+            effects.push(Effect::AnswerJoin(waiter, JoinAnswer::refused(&id, error)));
+        }
+        effects
+    }
+
     /// Lets `event` happen. Effects are to be carried out in their order, the writes among them in the order of all
     /// writes of the group.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Effect> {

@@ -9,20 +9,25 @@
 //! Writes that wait while a batch is being ordered go into the next batch together, so a thousand commits cost a handful of
 //! appends. The mailbox is not read while too much waits to be written: pressure reaches the connections.
 
+mod consumer;
+mod kind;
 mod request;
 mod state;
 mod transactional;
+mod writes;
 
+#[cfg(test)]
+mod consumer_tests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::FuturesOrdered;
+use futures::stream::{FuturesOrdered, FuturesUnordered};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -30,16 +35,19 @@ use weir_model::Clock;
 use weir_storage::AppendError;
 use weir_storage::producers::SequenceError;
 
+use crate::coordinator::group::consumer::assignment::TopicSource;
+use crate::coordinator::group::consumer::regex;
 use crate::coordinator::group::event::GroupError;
 use crate::coordinator::group::event::Now;
 use crate::coordinator::group::log::{GroupBatch, GroupEntry, GroupLog};
 use crate::coordinator::group::machine::GroupSettings;
+use crate::coordinator::group_configs::GroupConfigs;
 use crate::coordinator::log::{Durability, LogError};
 
-pub use request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetToCommit};
+pub use request::{Commit, FetchedTopic, GroupDescription, GroupListing, NotFound, OffsetToCommit};
 pub(in crate::coordinator) use request::{OffsetsDeleted, Request};
 pub(in crate::coordinator) use state::ShardState;
-use state::{Scope, Write};
+use state::{ResolveJob, Scope, Write};
 
 /// Requests that may wait for a shard before connections are held up.
 const MAILBOX: usize = 1_024;
@@ -60,6 +68,8 @@ pub(in crate::coordinator) struct ShardOptions {
     pub(in crate::coordinator) log: Arc<dyn GroupLog>,
     pub(in crate::coordinator) clock: Arc<dyn Clock>,
     pub(in crate::coordinator) settings: GroupSettings,
+    pub(in crate::coordinator) topics: Arc<dyn TopicSource>,
+    pub(in crate::coordinator) configs: Arc<GroupConfigs>,
     pub(in crate::coordinator) offsets_retention_ms: i64,
     pub(in crate::coordinator) expiry_interval: Duration,
     pub(in crate::coordinator) stop: CancellationToken,
@@ -94,10 +104,13 @@ type Appending = BoxFuture<'static, (Vec<Write>, Result<Durability, LogError>)>;
 /// A batch that is ordered and not durable yet.
 type InFlight = BoxFuture<'static, (Vec<Write>, Result<(), LogError>)>;
 
+/// Regular expressions that have been resolved: of which group, in which version of the topics, with what matches.
+type Resolved = (Arc<str>, u64, Option<BTreeMap<Arc<str>, BTreeSet<Arc<str>>>>);
+
 impl Shard {
     fn new(options: ShardOptions, mailbox: mpsc::Receiver<Request>) -> Self {
         let started = options.clock.monotonic();
-        let state = ShardState::new(options.settings, options.offsets_retention_ms);
+        let state = empty_state(&options);
         Self { options, started, mailbox, state, backlog: VecDeque::new(), backlog_records: 0 }
     }
 
@@ -110,10 +123,13 @@ impl Shard {
         self.load().await;
         let mut appending: Option<Appending> = None;
         let mut in_flight: FuturesOrdered<InFlight> = FuturesOrdered::new();
+        // At most one per group, which asks for no second before it has the first.
+        let mut resolving: FuturesUnordered<BoxFuture<'static, Resolved>> = FuturesUnordered::new();
         let mut expiry = tokio::time::interval(self.options.expiry_interval);
         expiry.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             self.collect_writes();
+            resolving.extend(self.state.take_resolving().into_iter().map(resolve));
             if appending.is_none() && in_flight.len() < MAX_IN_FLIGHT {
                 appending = self.next_batch();
             }
@@ -126,6 +142,10 @@ impl Shard {
                         Ok(durability) => in_flight.push_back(Box::pin(async move { (writes, durability.await) })),
                         Err(cause) => self.finish(writes, Err(cause)),
                     }
+                }
+                Some((group, version, matches)) = resolving.next(), if !resolving.is_empty() => {
+                    let now = self.now();
+                    self.state.resolved(now, &group, version, matches);
                 }
                 request = self.mailbox.recv(), if self.backlog_records < MAX_BACKLOG_RECORDS => match request {
                     Some(request) => {
@@ -215,6 +235,8 @@ impl Shard {
                 }
                 Ok(0) => return,
                 Ok(records) => {
+                    let now = self.now();
+                    self.state.loaded(now);
                     if self.has_lost_markers() {
                         error!(
                             partition,
@@ -226,7 +248,7 @@ impl Shard {
                 }
                 Err(cause) => {
                     error!(partition, %cause, "groups cannot be loaded; trying again");
-                    self.state = ShardState::new(self.options.settings, self.options.offsets_retention_ms);
+                    self.state = empty_state(&self.options);
                     tokio::time::sleep(LOAD_RETRY).await;
                     while self.mailbox.try_recv().is_ok() {}
                 }
@@ -273,4 +295,24 @@ fn refusal_of(cause: &LogError) -> Option<GroupError> {
             Some(GroupError::InvalidTxnState)
         }
     }
+}
+
+fn empty_state(options: &ShardOptions) -> ShardState {
+    let (configs, topics) = (Arc::clone(&options.configs), Arc::clone(&options.topics));
+    ShardState::new(options.settings, configs, topics, options.offsets_retention_ms)
+}
+
+/// Resolves regular expressions where it may take long.
+fn resolve(job: ResolveJob) -> BoxFuture<'static, Resolved> {
+    Box::pin(async move {
+        let version = job.topics.version();
+        let work = tokio::task::spawn_blocking(move || regex::resolve(&job.patterns, &*job.topics));
+        match work.await {
+            Ok(matches) => (job.group, version, Some(matches)),
+            Err(cause) => {
+                error!(group = %job.group, %cause, "regular expressions of a group were not resolved; trying again");
+                (job.group, version, None)
+            }
+        }
+    })
 }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use weir_model::producer::TxnMarker;
 use weir_storage::TxnGuard;
 
+use crate::coordinator::group::consumer::event::{ConsumerGroupDescription, ConsumerHeartbeat, HeartbeatAnswer};
 use crate::coordinator::group::event::{
     GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer,
 };
@@ -39,6 +40,12 @@ pub(in crate::coordinator) enum Request {
         members: Vec<LeavingMember>,
         reply: oneshot::Sender<Vec<LeaveAnswer>>,
     },
+    /// A member of a KIP-848 group lives, joins or leaves.
+    ConsumerHeartbeat {
+        group: Arc<str>,
+        heartbeat: ConsumerHeartbeat,
+        reply: oneshot::Sender<Result<HeartbeatAnswer, GroupError>>,
+    },
     Commit {
         group: Arc<str>,
         commit: Commit,
@@ -60,11 +67,17 @@ pub(in crate::coordinator) enum Request {
     Fetch {
         group: Arc<str>,
         wanted: Option<Vec<(Arc<str>, Vec<i32>)>>,
-        reply: oneshot::Sender<Vec<FetchedTopic>>,
+        /// The member of a KIP-848 group that asks, and its epoch.
+        member: Option<(Arc<str>, i32)>,
+        reply: oneshot::Sender<Result<Vec<FetchedTopic>, GroupError>>,
     },
     Describe {
         group: Arc<str>,
-        reply: oneshot::Sender<Option<GroupDescription>>,
+        reply: oneshot::Sender<Result<GroupDescription, NotFound>>,
+    },
+    DescribeConsumer {
+        group: Arc<str>,
+        reply: oneshot::Sender<Result<ConsumerGroupDescription, NotFound>>,
     },
     List {
         reply: oneshot::Sender<Vec<GroupListing>>,
@@ -97,6 +110,8 @@ pub struct Commit {
     pub instance_id: Option<Arc<str>>,
     /// The generation it is in; -1 for none.
     pub generation: i32,
+    /// v9+: the client can be a member of a KIP-848 group, and knows those groups' errors.
+    pub knows_member_epochs: bool,
     /// How long to keep the offsets instead of the broker's own time (v2-4).
     pub retention_ms: Option<i64>,
     /// What to store.
@@ -142,6 +157,17 @@ pub struct GroupDescription {
     pub members: Vec<Member>,
 }
 
+/// Why a group is not described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFound {
+    /// There is no such group.
+    Absent,
+    /// It is of the other type: classic, or of KIP-848.
+    OtherType,
+    /// The coordinator cannot say now.
+    Unavailable,
+}
+
 /// A group, in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupListing {
@@ -149,6 +175,8 @@ pub struct GroupListing {
     pub group: Arc<str>,
     /// What its members call their protocol.
     pub protocol_type: Option<Arc<str>>,
-    /// Where it is.
-    pub state: GroupState,
+    /// Kafka's name of the state it is in.
+    pub state: &'static str,
+    /// `classic` or `consumer`.
+    pub group_type: &'static str,
 }

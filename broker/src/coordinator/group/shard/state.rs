@@ -12,14 +12,20 @@ use tokio::sync::oneshot;
 use weir_model::producer::TxnMarker;
 use weir_storage::TxnGuard;
 
-use super::request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetsDeleted, Request};
+use super::kind::Kind;
+use super::request::{Commit, FetchedTopic, GroupDescription, GroupListing, NotFound, OffsetsDeleted, Request};
 use super::transactional::PendingOffsets;
+use super::writes::Writes;
+use crate::coordinator::group::consumer::ConsumerGroup;
+use crate::coordinator::group::consumer::assignment::{TopicCatalog, TopicSource};
+use crate::coordinator::group::consumer::event::ConsumerSettings;
 use crate::coordinator::group::event::{
     Effect, Event, GroupError, JoinAnswer, LeaveAnswer, Now, PersistToken, SyncAnswer, WaiterId,
 };
-use crate::coordinator::group::machine::{Group, GroupSettings, GroupState};
+use crate::coordinator::group::machine::{Group, GroupSettings};
 use crate::coordinator::group::offsets::{CommittedOffset, Offsets, TopicPartition};
 use crate::coordinator::group::records::{Record, RecordKey, RecordValue};
+use crate::coordinator::group_configs::GroupConfigs;
 use crate::coordinator::transaction::Producer;
 
 /// Records to be appended together, and what is to happen then.
@@ -56,46 +62,85 @@ impl Write {
 }
 
 pub(super) enum Then {
-    Persisted { group: Arc<str>, token: PersistToken },
-    Committed { reply: oneshot::Sender<Result<(), GroupError>> },
-    Deleted { group: Arc<str>, reply: Option<oneshot::Sender<Result<(), GroupError>>> },
-    OffsetsDeleted { reply: oneshot::Sender<OffsetsDeleted>, errors: Vec<Option<GroupError>> },
-    TopicForgotten { reply: oneshot::Sender<()> },
+    Persisted {
+        group: Arc<str>,
+        token: PersistToken,
+    },
+    /// A part of a KIP-848 group, or a group turned into the other kind.
+    ConsumerWritten {
+        group: Arc<str>,
+    },
+    Committed {
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    Deleted {
+        group: Arc<str>,
+        reply: Option<oneshot::Sender<Result<(), GroupError>>>,
+    },
+    OffsetsDeleted {
+        reply: oneshot::Sender<OffsetsDeleted>,
+        errors: Vec<Option<GroupError>>,
+    },
+    TopicForgotten {
+        reply: oneshot::Sender<()>,
+    },
     Nothing,
 }
 
 /// A parked or just arrived request of the state machine.
-enum Waiter {
+pub(super) enum Waiter {
     Join(oneshot::Sender<JoinAnswer>),
     Sync(oneshot::Sender<SyncAnswer>),
     Heartbeat(oneshot::Sender<Option<GroupError>>),
     Leave(oneshot::Sender<Vec<LeaveAnswer>>),
 }
 
-struct Entry {
-    group: Group,
-    offsets: Offsets,
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) offsets: Offsets,
+    /// What was written of a KIP-848 group and is not durable yet.
+    pub(super) writes: Writes,
+    /// A KIP-848 group is being deleted.
+    pub(super) deleting: bool,
     /// The deadline that stands in the timer set.
     timer: Option<i64>,
 }
 
 /// See the module.
 pub(in crate::coordinator) struct ShardState {
-    settings: GroupSettings,
+    pub(super) settings: GroupSettings,
+    configs: Arc<GroupConfigs>,
+    topics: Arc<dyn TopicSource>,
     offsets_retention_ms: i64,
-    groups: BTreeMap<Arc<str>, Entry>,
+    pub(super) groups: BTreeMap<Arc<str>, Entry>,
     timers: BTreeSet<(i64, Arc<str>)>,
     waiters: HashMap<WaiterId, Waiter>,
     next_waiter: u64,
     outbox: Vec<Write>,
     /// Offsets of open transactions.
     pub(super) pending: PendingOffsets,
+    pub(super) resolving: Vec<ResolveJob>,
+}
+
+/// Regular expressions of a group, to be resolved where it may take long.
+pub(in crate::coordinator) struct ResolveJob {
+    pub(in crate::coordinator) group: Arc<str>,
+    pub(in crate::coordinator) patterns: BTreeSet<Arc<str>>,
+    pub(in crate::coordinator) topics: Arc<dyn TopicCatalog>,
 }
 
 impl ShardState {
-    pub(in crate::coordinator) fn new(settings: GroupSettings, offsets_retention_ms: i64) -> Self {
+    pub(in crate::coordinator) fn new(
+        settings: GroupSettings,
+        configs: Arc<GroupConfigs>,
+        topics: Arc<dyn TopicSource>,
+        offsets_retention_ms: i64,
+    ) -> Self {
         Self {
             settings,
+            configs,
+            topics,
+            resolving: Vec::new(),
             offsets_retention_ms,
             groups: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -123,14 +168,23 @@ impl ShardState {
             }
             (RecordKey::Group { group }, Some(RecordValue::Group(metadata))) => {
                 let settings = self.settings;
-                self.entry(&group).group = Group::replayed(settings, metadata, now);
+                self.entry(&group).kind = Kind::Classic(Group::replayed(settings, metadata, now));
                 self.settle(&group);
             }
             (RecordKey::Group { group }, _) => {
-                if let Some(entry) = self.groups.get_mut(&group) {
-                    entry.group = Group::new(self.settings);
+                if let Some(entry) = self.groups.get_mut(&group)
+                    && matches!(entry.kind, Kind::Classic(_))
+                {
+                    entry.kind = Kind::Classic(Group::new(self.settings));
                     self.settle(&group);
                 }
+            }
+            (RecordKey::Consumer { group, part }, value) => {
+                let value = match &value {
+                    Some(RecordValue::Consumer(value)) => Some(value),
+                    _ => None,
+                };
+                self.replay_consumer(&group, &part, value);
             }
         }
     }
@@ -138,7 +192,12 @@ impl ShardState {
     /// Carries a request out.
     pub(in crate::coordinator) fn handle(&mut self, now: Now, request: Request) {
         match request {
+            Request::ConsumerHeartbeat { group, heartbeat, reply } => {
+                self.consumer_heartbeat(now, &group, heartbeat, reply);
+            }
+            Request::DescribeConsumer { group, reply } => self.describe_consumer(&group, reply),
             Request::Join { group, join, reply } => {
+                let Some((join, reply)) = self.join_consumer_group(now, &group, join, reply) else { return };
                 if !join.member_id.is_empty() && !self.groups.contains_key(&group) {
                     send(reply, JoinAnswer::refused(&join.member_id, GroupError::UnknownMember));
                     return;
@@ -147,6 +206,7 @@ impl ShardState {
                 self.apply(now, &group, Event::Join(waiter, join));
             }
             Request::Sync { group, sync, reply } => {
+                let Some(reply) = self.sync_consumer_group(now, &group, &sync, reply) else { return };
                 if !self.groups.contains_key(&group) {
                     send(reply, SyncAnswer::refused(GroupError::UnknownMember));
                     return;
@@ -155,6 +215,7 @@ impl ShardState {
                 self.apply(now, &group, Event::Sync(waiter, sync));
             }
             Request::Heartbeat { group, heartbeat, reply } => {
+                let Some(reply) = self.heartbeat_consumer_group(now, &group, &heartbeat, reply) else { return };
                 if !self.groups.contains_key(&group) {
                     send(reply, Some(GroupError::UnknownMember));
                     return;
@@ -163,6 +224,7 @@ impl ShardState {
                 self.apply(now, &group, Event::Heartbeat(waiter, heartbeat));
             }
             Request::Leave { group, members, reply } => {
+                let Some((members, reply)) = self.leave_consumer_group(now, &group, members, reply) else { return };
                 let waiter = self.park(Waiter::Leave(reply));
                 self.apply(now, &group, Event::Leave(waiter, members));
             }
@@ -171,7 +233,10 @@ impl ShardState {
                 self.commit_in_transaction(now, &group, commit, (producer, guard), reply);
             }
             Request::EndTransaction { marker, reply } => self.end_transaction(marker, reply),
-            Request::Fetch { group, wanted, reply } => send(reply, self.fetch(&group, wanted)),
+            Request::Fetch { group, wanted, member, reply } => {
+                let checked = member.map_or(Ok(()), |(id, epoch)| self.check_fetch(&group, &id, epoch));
+                send(reply, checked.map(|()| self.fetch(&group, wanted)));
+            }
             Request::Describe { group, reply } => send(reply, self.describe(&group)),
             Request::List { reply } => send(reply, self.list()),
             Request::Delete { group, reply } => self.delete(&group, reply),
@@ -186,7 +251,11 @@ impl ShardState {
             if deadline > now.elapsed_ms {
                 return;
             }
-            self.apply(now, &group, Event::Tick);
+            self.repair(now, &group);
+            match self.groups.get(&group).map(|entry| &entry.kind) {
+                Some(Kind::Consumer(_)) => self.tick_consumer_group(now, &group),
+                Some(Kind::Classic(_)) | None => self.apply(now, &group, Event::Tick),
+            }
         }
     }
 
@@ -203,6 +272,10 @@ impl ShardState {
     /// A write is durable, or was not and will not be appended. To be called in the order of the appends.
     pub(in crate::coordinator) fn written(&mut self, now: Now, write: Write, durable: bool) {
         let mut touched = BTreeSet::new();
+        if let Then::ConsumerWritten { group } = &write.then {
+            self.consumer_written(now, group, &write.records, durable);
+            touched.insert(group.clone());
+        }
         for record in write.records {
             let RecordKey::Offset { group, topic, partition } = record.key else { continue };
             let partition = (topic, partition);
@@ -233,17 +306,18 @@ impl ShardState {
         }
         let failure = write.refusal.unwrap_or(GroupError::CoordinatorNotAvailable);
         match write.then {
-            Then::Nothing => {}
+            Then::Nothing | Then::ConsumerWritten { .. } => {}
             Then::TopicForgotten { reply } => send(reply, ()),
             Then::Committed { reply } => send(reply, if durable { Ok(()) } else { Err(failure) }),
             Then::OffsetsDeleted { reply, errors } => send(reply, if durable { Ok(errors) } else { Err(failure) }),
             Then::Persisted { group, token } => self.apply(now, &group, Event::Persisted { token, durable }),
             Then::Deleted { group, reply } => {
                 if let Some(entry) = self.groups.get_mut(&group) {
-                    if durable {
-                        entry.group = Group::new(self.settings);
-                    } else {
-                        entry.group.abandon_delete();
+                    entry.deleting = false;
+                    match &mut entry.kind {
+                        kind if durable => *kind = Kind::Classic(Group::new(self.settings)),
+                        Kind::Classic(group) => group.abandon_delete(),
+                        Kind::Consumer(_) => {}
                     }
                 }
                 touched.insert(group);
@@ -265,12 +339,12 @@ impl ShardState {
             let expired: Vec<TopicPartition> = entry
                 .offsets
                 .iter()
-                .filter(|((topic, _), committed)| self.is_expired(&entry.group, topic, committed, now.wall_ms))
+                .filter(|((topic, _), committed)| self.is_expired(&entry.kind, topic, committed, now.wall_ms))
                 .map(|(partition, _)| partition.clone())
                 .collect();
             // A group that an open transaction committed to is in use.
             let nothing_left = entry.offsets.partitions().len() == expired.len() && !self.pending.has_any(&id);
-            if nothing_left && entry.group.is_idle() {
+            if nothing_left && entry.kind.is_idle() {
                 self.begin_delete(&id, None);
             } else if !expired.is_empty() {
                 let records = expired.into_iter().map(|partition| offset_tombstone(&id, partition)).collect();
@@ -292,39 +366,40 @@ impl ShardState {
         self.groups.iter().flat_map(of_group).collect()
     }
 
-    /// A group, for looking at.
+    /// A classic group, for looking at.
     #[cfg(test)]
     pub(in crate::coordinator) fn group(&self, id: &str) -> Option<&Group> {
-        self.groups.get(id).map(|entry| &entry.group)
+        match self.groups.get(id).map(|entry| &entry.kind) {
+            Some(Kind::Classic(group)) => Some(group),
+            Some(Kind::Consumer(_)) | None => None,
+        }
     }
 
-    fn is_expired(&self, group: &Group, topic: &str, committed: &CommittedOffset, wall_ms: i64) -> bool {
+    fn is_expired(&self, group: &Kind, topic: &str, committed: &CommittedOffset, wall_ms: i64) -> bool {
         if let Some(expires) = committed.expires_wall_ms {
             return expires <= wall_ms && !group.subscribes_to(topic);
         }
-        let since = match (group.protocol_type(), group.state()) {
-            // Only commits, never members: the age of the commit counts.
-            (None, _) => committed.commit_wall_ms,
-            (Some(_), GroupState::Empty) => {
-                group.state_since_wall_ms().unwrap_or(committed.commit_wall_ms).max(committed.commit_wall_ms)
-            }
-            // A live consumer may have dropped a topic from its subscription.
-            (Some(kind), GroupState::Stable) if &**kind == "consumer" && !group.subscribes_to(topic) => {
-                committed.commit_wall_ms
-            }
-            (Some(_), _) => return false,
-        };
-        wall_ms.saturating_sub(since) >= self.offsets_retention_ms
+        let since = group.unused_since(topic, committed);
+        since.is_some_and(|since| wall_ms.saturating_sub(since) >= self.offsets_retention_ms)
     }
 
     fn commit(&mut self, now: Now, id: &Arc<str>, commit: Commit, reply: oneshot::Sender<Result<(), GroupError>>) {
         if commit.generation >= 0 && !self.groups.contains_key(id) {
             // A group that exists no more, or never did: its member has to join.
-            send(reply, Err(GroupError::IllegalGeneration));
+            let knows = commit.knows_member_epochs;
+            send(reply, Err(if knows { GroupError::GroupIdNotFound } else { GroupError::IllegalGeneration }));
             return;
         }
-        let checked =
-            self.entry(id).group.check_commit(now, &commit.member_id, commit.instance_id.as_ref(), commit.generation);
+        let entry = self.entry(id);
+        let checked = match &mut entry.kind {
+            Kind::Consumer(_) if entry.deleting => Err(GroupError::CoordinatorNotAvailable),
+            Kind::Consumer(group) => {
+                group.check_commit(&commit.member_id, commit.generation, commit.knows_member_epochs)
+            }
+            Kind::Classic(group) => {
+                group.check_commit(now, &commit.member_id, commit.instance_id.as_ref(), commit.generation)
+            }
+        };
         if checked.is_err() || commit.offsets.is_empty() {
             send(reply, checked);
             self.settle(id);
@@ -360,7 +435,16 @@ impl ShardState {
             return Err(GroupError::IllegalGeneration);
         }
         let instance_id = commit.instance_id.as_ref();
-        self.entry(id).group.check_transactional_commit(now, &commit.member_id, instance_id, commit.generation)
+        let entry = self.entry(id);
+        match &mut entry.kind {
+            Kind::Consumer(_) if entry.deleting => Err(GroupError::CoordinatorNotAvailable),
+            Kind::Consumer(group) => {
+                group.check_transactional_commit(&commit.member_id, instance_id.map(|id| &**id), commit.generation)
+            }
+            Kind::Classic(group) => {
+                group.check_transactional_commit(now, &commit.member_id, instance_id, commit.generation)
+            }
+        }
     }
 
     /// An offset that a committed transaction brought.
@@ -410,14 +494,16 @@ impl ShardState {
         topics
     }
 
-    fn describe(&self, id: &str) -> Option<GroupDescription> {
-        let group = &self.groups.get(id)?.group;
-        Some(GroupDescription {
-            state: group.state(),
-            protocol_type: group.protocol_type().cloned(),
-            protocol_name: group.protocol_name().cloned(),
-            members: group.members().cloned().collect(),
-        })
+    fn describe(&self, id: &str) -> Result<GroupDescription, NotFound> {
+        match &self.groups.get(id).ok_or(NotFound::Absent)?.kind {
+            Kind::Consumer(_) => Err(NotFound::OtherType),
+            Kind::Classic(group) => Ok(GroupDescription {
+                state: group.state(),
+                protocol_type: group.protocol_type().cloned(),
+                protocol_name: group.protocol_name().cloned(),
+                members: group.members().cloned().collect(),
+            }),
+        }
     }
 
     fn list(&self) -> Vec<GroupListing> {
@@ -425,8 +511,9 @@ impl ShardState {
             .iter()
             .map(|(id, entry)| GroupListing {
                 group: id.clone(),
-                protocol_type: entry.group.protocol_type().cloned(),
-                state: entry.group.state(),
+                protocol_type: entry.kind.protocol_type(),
+                state: entry.kind.state_name(),
+                group_type: entry.kind.type_name(),
             })
             .collect()
     }
@@ -434,13 +521,8 @@ impl ShardState {
     fn delete(&mut self, id: &Arc<str>, reply: oneshot::Sender<Result<(), GroupError>>) {
         let checked = match self.groups.get(id) {
             None => Err(GroupError::GroupIdNotFound),
-            Some(entry) => match entry.group.state() {
-                GroupState::Empty => Ok(()),
-                GroupState::Dead => Err(GroupError::GroupIdNotFound),
-                GroupState::PreparingRebalance | GroupState::CompletingRebalance | GroupState::Stable => {
-                    Err(GroupError::NonEmptyGroup)
-                }
-            },
+            Some(entry) if entry.deleting => Err(GroupError::GroupIdNotFound),
+            Some(entry) => entry.kind.check_delete(),
         };
         match checked {
             Ok(()) => self.begin_delete(id, Some(reply)),
@@ -451,12 +533,25 @@ impl ShardState {
     /// The group is empty: removes all there is of it.
     fn begin_delete(&mut self, id: &Arc<str>, reply: Option<oneshot::Sender<Result<(), GroupError>>>) {
         let Some(entry) = self.groups.get_mut(id) else { return };
-        if let Err(error) = entry.group.begin_delete() {
-            if let Some(reply) = reply {
-                send(reply, Err(error));
+        let begun = match &mut entry.kind {
+            Kind::Classic(group) => {
+                group.begin_delete().map(|()| vec![Record::tombstone(RecordKey::Group { group: id.clone() })])
             }
-            return;
-        }
+            Kind::Consumer(_) if entry.deleting => Err(GroupError::GroupIdNotFound),
+            Kind::Consumer(group) => {
+                entry.deleting = true;
+                Ok(group.parts().into_iter().map(|part| Record::consumer(id, part, None)).collect())
+            }
+        };
+        let mut of_group = match begun {
+            Ok(records) => records,
+            Err(error) => {
+                if let Some(reply) = reply {
+                    send(reply, Err(error));
+                }
+                return;
+            }
+        };
         let mut partitions = entry.offsets.partitions();
         // What is committed in a transaction does not come back after this.
         partitions.extend(self.pending.partitions(id).cloned());
@@ -464,7 +559,7 @@ impl ShardState {
         partitions.dedup();
         let mut records: Vec<Record> =
             partitions.into_iter().map(|partition| offset_tombstone(id, partition)).collect();
-        records.push(Record::tombstone(RecordKey::Group { group: id.clone() }));
+        records.append(&mut of_group);
         self.write(records, Then::Deleted { group: id.clone(), reply });
     }
 
@@ -474,28 +569,17 @@ impl ShardState {
         partitions: Vec<TopicPartition>,
         reply: oneshot::Sender<OffsetsDeleted>,
     ) {
-        let Some(entry) = self.groups.get(id) else {
+        let Some(entry) = self.groups.get(id).filter(|entry| !entry.deleting) else {
             send(reply, Err(GroupError::GroupIdNotFound));
             return;
         };
-        let consumers = entry.group.protocol_type().is_some_and(|kind| &**kind == "consumer");
-        match entry.group.state() {
-            GroupState::Dead => {
-                send(reply, Err(GroupError::GroupIdNotFound));
-                return;
-            }
-            GroupState::PreparingRebalance | GroupState::CompletingRebalance | GroupState::Stable if !consumers => {
-                send(reply, Err(GroupError::NonEmptyGroup));
-                return;
-            }
-            GroupState::Empty
-            | GroupState::PreparingRebalance
-            | GroupState::CompletingRebalance
-            | GroupState::Stable => {}
+        if let Err(error) = entry.kind.check_delete_offsets() {
+            send(reply, Err(error));
+            return;
         }
         let errors: Vec<Option<GroupError>> = partitions
             .iter()
-            .map(|(topic, _)| entry.group.subscribes_to(topic).then_some(GroupError::SubscribedToTopic))
+            .map(|(topic, _)| entry.kind.subscribes_to(topic).then_some(GroupError::SubscribedToTopic))
             .collect();
         let mut known: BTreeSet<TopicPartition> = entry.offsets.partitions().into_iter().collect();
         known.extend(self.pending.partitions(id).cloned());
@@ -530,7 +614,7 @@ impl ShardState {
         }
     }
 
-    fn write(&mut self, records: Vec<Record>, then: Then) {
+    pub(super) fn write(&mut self, records: Vec<Record>, then: Then) {
         self.write_scoped(records, then, Scope::Plain);
     }
 
@@ -545,26 +629,53 @@ impl ShardState {
         self.outbox.push(Write { records, scope, refusal: None, then });
     }
 
-    fn park(&mut self, waiter: Waiter) -> WaiterId {
+    pub(super) fn park(&mut self, waiter: Waiter) -> WaiterId {
         self.next_waiter += 1;
         let id = WaiterId(self.next_waiter);
         self.waiters.insert(id, waiter);
         id
     }
 
-    fn entry(&mut self, id: &Arc<str>) -> &mut Entry {
+    pub(super) fn entry(&mut self, id: &Arc<str>) -> &mut Entry {
         let settings = self.settings;
-        let new = || Entry { group: Group::new(settings), offsets: Offsets::default(), timer: None };
+        let new = || Entry {
+            kind: Kind::Classic(Group::new(settings)),
+            offsets: Offsets::default(),
+            writes: Writes::default(),
+            deleting: false,
+            timer: None,
+        };
         self.groups.entry(id.clone()).or_insert_with(new)
     }
 
+    /// The topics there are now, and the settings that a KIP-848 group obeys.
+    pub(super) fn surroundings(&self, id: &str) -> (Arc<dyn TopicCatalog>, ConsumerSettings) {
+        (self.topics.current(), self.configs.settings_of(id))
+    }
+
+    pub(super) fn consumer_group(&mut self, id: &str) -> Option<&mut ConsumerGroup> {
+        match self.groups.get_mut(id).map(|entry| &mut entry.kind) {
+            Some(Kind::Consumer(group)) => Some(group),
+            Some(Kind::Classic(_)) | None => None,
+        }
+    }
+
     fn apply(&mut self, now: Now, id: &Arc<str>, event: Event) {
-        let effects = self.entry(id).group.apply(now, event);
+        // What was asked of a classic group does not concern the consumer group it has become.
+        let Kind::Classic(group) = &mut self.entry(id).kind else { return };
+        let effects = group.apply(now, event);
+        self.carry_out(id, effects);
+        self.settle(id);
+    }
+
+    /// Does what a classic group wants done.
+    pub(super) fn carry_out(&mut self, id: &Arc<str>, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Persist(token) => {
                     // The effects of one event come after all its changes, so this is the state it left.
-                    let record = Record::group(id, self.entry(id).group.metadata());
+                    let Kind::Classic(group) = &self.entry(id).kind else { continue };
+                    let record = Record::group(id, group.metadata());
                     self.write(vec![record], Then::Persisted { group: id.clone(), token });
                 }
                 Effect::AnswerJoin(waiter, answer) => {
@@ -589,13 +700,12 @@ impl ShardState {
                 }
             }
         }
-        self.settle(id);
     }
 
     /// Brings the timer set up to date with the group, and drops a group that left no trace.
     pub(super) fn settle(&mut self, id: &Arc<str>) {
         let Some(entry) = self.groups.get_mut(id) else { return };
-        let deadline = entry.group.deadline();
+        let deadline = entry.kind.deadline().into_iter().chain(entry.writes.repair_at()).min();
         if deadline != entry.timer {
             if let Some(stale) = entry.timer.take() {
                 self.timers.remove(&(stale, id.clone()));
@@ -605,8 +715,8 @@ impl ShardState {
             }
             entry.timer = deadline;
         }
-        // Generation 0 means that nothing was ever written about its members.
-        if entry.group.is_idle() && entry.group.generation() == 0 && entry.offsets.is_empty() {
+        let settled = !entry.writes.in_flight() && !entry.writes.is_behind();
+        if settled && entry.kind.left_no_trace() && entry.offsets.is_empty() {
             self.groups.remove(id);
         }
     }
@@ -617,6 +727,6 @@ fn offset_tombstone(group: &Arc<str>, (topic, partition): TopicPartition) -> Rec
 }
 
 /// A requester that is gone needs no answer (S-12).
-fn send<T>(reply: oneshot::Sender<T>, answer: T) {
+pub(super) fn send<T>(reply: oneshot::Sender<T>, answer: T) {
     let _ = reply.send(answer);
 }
