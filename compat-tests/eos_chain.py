@@ -159,7 +159,9 @@ class Feeder(threading.Thread):
         begun, number = time.monotonic(), 0
         while not self.stopping.is_set():
             while number < (time.monotonic() - begun) * RECORDS_PER_SECOND and len(self.producer) < 5000:
-                self.producer.produce(INPUT, str(number), partition=number % PARTITIONS, on_delivery=self.delivered(number))
+                self.producer.produce(
+                    INPUT, str(number), partition=number % PARTITIONS, on_delivery=self.delivered(number)
+                )
                 number += 1
             self.producer.poll(0.01)
         self.producer.flush(60)
@@ -226,7 +228,9 @@ def read_output(bootstrap: str, timeout: float) -> Counter:
     found, ended, deadline = Counter(), set(), time.monotonic() + timeout
     while len(ended) < PARTITIONS:
         if time.monotonic() > deadline:
-            raise Violation(f"a reader of committed records does not reach the end of partitions {set(range(PARTITIONS)) - ended}")
+            raise Violation(
+                f"a reader of committed records does not reach the end of partitions {set(range(PARTITIONS)) - ended}"
+            )
         for message in consumer.consume(1000, 1):
             if message.error() is None:
                 ended.discard(message.partition())

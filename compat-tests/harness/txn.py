@@ -260,7 +260,9 @@ def read_kcat(bootstrap: str, topic: str, isolation: str) -> list[bytes]:
     import subprocess
 
     command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-f", "%s\\n"]
-    found = subprocess.run([*command, "-X", f"isolation.level={isolation}"], capture_output=True, timeout=30, check=True)
+    found = subprocess.run(
+        [*command, "-X", f"isolation.level={isolation}"], capture_output=True, timeout=30, check=True
+    )
     return found.stdout.splitlines()
 
 

@@ -27,7 +27,13 @@ CLIENT = BY_NAME["confluent-kafka"]
 UNCOMMITTED, COMMITTED = 0, 1
 
 NONE, UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER, TOPIC_AUTHORIZATION = 0, 3, 22, 25, 29
-INVALID_REQUEST, OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_ID_MAPPING = 42, 45, 47, 48, 49
+INVALID_REQUEST, OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_ID_MAPPING = (
+    42,
+    45,
+    47,
+    48,
+    49,
+)
 INVALID_TIMEOUT, TXN_ID_AUTHORIZATION, NOT_ATTEMPTED, INVALID_RECORD, UNSTABLE, FENCED = 50, 53, 55, 87, 88, 90
 NOT_FOUND, ABORTABLE, INVALID_REGEX = 105, 120, 128
 
@@ -62,7 +68,9 @@ def wired(broker, topic):
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_committed_records_are_read_and_aborted_ones_are_not(producer_of, reader, broker, made_topic):
     producer = producer_of(broker.bootstrap, made_topic)
-    for round_, (values, commits) in enumerate([((b"a", b"b"), True), ((b"c",), False), ((b"d",), True), ((b"e",), False)]):
+    for round_, (values, commits) in enumerate(
+        [((b"a", b"b"), True), ((b"c",), False), ((b"d",), True), ((b"e",), False)]
+    ):
         producer.begin()
         producer.send(made_topic, values)
         producer.commit() if commits else producer.abort()
@@ -347,7 +355,12 @@ def test_transactions_are_listed_through_every_filter(made_topic, wired):
     assert open_.produce(made_topic, b"x") == NONE
 
     def listed(version: int = 2, **filters):
-        asked = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": None}
+        asked = {
+            "state_filters": [],
+            "producer_id_filters": [],
+            "duration_filter": -1,
+            "transactional_id_pattern": None,
+        }
         answer = open_.wire.send(66, version, asked | filters)
         assert answer.error_code == NONE
         return {found.transactional_id for found in answer.transaction_states} & {open_.id, idle.id}
