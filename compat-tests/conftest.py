@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.broker import Broker
+from harness.clients import Client
 from harness.kafka_peer import ApacheKafka
 from harness.process import ServerProcess
 
@@ -18,6 +19,8 @@ from harness.process import ServerProcess
 SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 _matrix: dict[str, dict[str, str]] = {}
+# What only some programs do: feature -> program -> outcome.
+_programs: dict[str, dict[str, str]] = {}
 
 
 def pytest_addoption(parser):
@@ -43,17 +46,26 @@ def pytest_runtest_makereport(item, call):
         for value in item.funcargs.values():
             if isinstance(value, ServerProcess):
                 report.sections.append((f"end of {value.log_file}", value.log_tail()))
-    feature = item.get_closest_marker("feature")
-    if feature and call.when == "call" and "client" in item.callspec.params:
-        row = _matrix.setdefault(feature.args[0], {})
-        client = str(item.callspec.params["client"])
-        if row.get(client) != "fails":
-            row[client] = "yes" if report.passed else "fails"
+    client = getattr(item, "callspec", None) and item.callspec.params.get("client")
+    feature, program = item.get_closest_marker("feature"), item.get_closest_marker("program")
+    if feature and client and call.when == "call":
+        note(_matrix.setdefault(feature.args[0], {}), str(client), report)
+    if program and (call.when == "call" or (report.failed and call.when == "setup")):
+        what, *name = program.args
+        note(_programs.setdefault(what, {}), name[0] if name else str(client), report)
+
+
+def note(row: dict[str, str], who: str, report) -> None:
+    """One failing case of a row makes the whole cell fail; a skipped one says nothing."""
+    if report.failed:
+        row[who] = "fails"
+    elif report.passed:
+        row.setdefault(who, "yes")
 
 
 def pytest_sessionfinish(session):
     if path := session.config.getoption("--matrix-json"):
-        Path(path).write_text(json.dumps(_matrix, indent=1, sort_keys=True))
+        Path(path).write_text(json.dumps({"clients": _matrix, "programs": _programs}, indent=1, sort_keys=True))
 
 
 def start_server(config, folder: Path, settings: dict[str, str]) -> Broker | ApacheKafka:
@@ -83,6 +95,32 @@ def start_broker(tmp_path):
     for server in started:
         if server.running:
             server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _client_can_run(request):
+    """Skips, and says so, where a client's toolchain is not installed: CI=true makes that a failure."""
+    for value in getattr(getattr(request.node, "callspec", None), "params", {}).values():
+        if isinstance(value, Client) and (reason := value.missing()):
+            pytest.skip(f"{value}: {reason}")
+
+
+@pytest.fixture
+def own_server(request, tmp_path):
+    """One broker of the test's own, of the kind under test: it may be killed -9 and restarted."""
+    server = start_server(request.config, tmp_path / "server", SHARED_SETTINGS)
+    yield server
+    if server.running:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def module_server(request, tmp_path_factory):
+    """One broker for the tests of a file, of the kind under test: it may be killed -9 and restarted."""
+    server = start_server(request.config, tmp_path_factory.mktemp("module"), SHARED_SETTINGS)
+    yield server
+    if server.running:
+        server.stop()
 
 
 _numbers = itertools.count()

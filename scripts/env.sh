@@ -67,5 +67,44 @@ python_env() {
     fi
 }
 
+# The Go clients of the compatibility tests. Go 1.21 is enough: it fetches the newer one that go.mod asks for.
+go_clients() {
+    if ! go version 2>/dev/null | grep -qE 'go1\.(2[1-9]|[3-9][0-9])'; then
+        say "Go 1.21 or newer is missing: franz-go, sarama and kafka-go are SKIPPED (with CI=true: fail)"
+        return
+    fi
+    say "building the Go clients for the compatibility tests"
+    CGO_ENABLED=0 go -C compat-tests/go build -trimpath -mod=readonly -o "$WEIR_CACHE/compat-go/weir-compat-go" .
+}
+
+# The Node clients of the compatibility tests, installed again whenever their lock file or Node changes. librdkafka's
+# binding ships its source: it is compiled here, against the system's OpenSSL and zstd (about two minutes, once).
+node_clients() {
+    command -v node >/dev/null || install_packages nodejs npm libnode-dev
+    if ! command -v npm >/dev/null || [[ "$(node -p 'process.versions.node.split(".")[0]')" -lt 18 ]]; then
+        say "Node 18 or newer, with npm, is missing: kafkajs and confluent-kafka-javascript are SKIPPED (with CI=true: fail)"
+        return
+    fi
+    install_packages g++ make python3 libssl-dev libzstd-dev zlib1g-dev
+    local wanted folder="$WEIR_CACHE/compat-node" headers
+    wanted="$({ cat compat-tests/node/package-lock.json; node -p process.versions.modules; } | sha256sum | cut -c1-12)"
+    [[ -e "$folder/complete-$wanted" ]] && return
+    say "installing the Node clients of compat-tests/node/package-lock.json into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    cp compat-tests/node/package.json compat-tests/node/package-lock.json "$folder"
+    # Node's own headers, when they are installed beside it: otherwise node-gyp downloads them.
+    headers="$(dirname "$(dirname "$(realpath "$(command -v node)")")")"
+    [[ -e "$headers/include/node/node.h" ]] && export npm_config_nodedir="$headers"
+    # Its makefile says `make -j` without a number: the load limit keeps that to what the machine has.
+    (cd "$folder" && CKJS_LINKING=dynamic npm_config_build_from_source=true MAKEFLAGS="-l $(($(nproc) + 1))" \
+        npm ci --no-audit --no-fund)
+    touch "$folder/complete-$wanted"
+}
+
 # What compiling Weir needs: a C++ compiler and libclang for RocksDB.
 build_packages() { install_packages gcc g++ make pkg-config clang libclang-dev ccache; }
+
+# What the JVM's clients need (compat-tests/harness/jvm.py), and the PostgreSQL that Debezium reads; their jars come with the
+# first run. Where they cannot be installed, their tests say that they were not run (CI=true: they fail).
+jvm_packages() { install_packages openjdk-17-jdk-headless maven postgresql; }

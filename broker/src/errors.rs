@@ -8,7 +8,7 @@
 
 use kafka_protocol::ResponseError;
 use weir_model::record_batch::BatchError;
-use weir_storage::producers::SequenceError;
+use weir_storage::producers::{MarkerError, SequenceError};
 use weir_storage::{AppendError, ReadError};
 
 use crate::quotas::QuotaError;
@@ -38,16 +38,28 @@ pub fn append_error(error: &AppendError) -> ResponseError {
     match error {
         AppendError::Closed => ResponseError::UnknownTopicOrPartition,
         AppendError::Sequence(error) => sequence_error(error),
-        AppendError::Transactional => ResponseError::TransactionalIdAuthorizationFailed,
+        AppendError::Marker(error) => marker_error(error),
     }
 }
 
-/// The code for a producer whose numbering does not fit (S-40).
+/// The code for a transaction's marker that was refused.
+#[must_use]
+pub fn marker_error(error: &MarkerError) -> ResponseError {
+    match error {
+        MarkerError::StaleEpoch { .. } => ResponseError::InvalidProducerEpoch,
+        MarkerError::CoordinatorFenced { .. } => ResponseError::TransactionCoordinatorFenced,
+    }
+}
+
+/// The code for a producer whose numbering or transaction does not fit (S-40, S-43).
 #[must_use]
 pub fn sequence_error(error: &SequenceError) -> ResponseError {
     match error {
         SequenceError::OutOfOrder { .. } => ResponseError::OutOfOrderSequenceNumber,
         SequenceError::StaleEpoch { .. } => ResponseError::InvalidProducerEpoch,
+        SequenceError::OutsideTransaction { .. } | SequenceError::TransactionEnded { .. } => {
+            ResponseError::InvalidTxnState
+        }
     }
 }
 

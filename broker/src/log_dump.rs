@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use weir_model::record_batch::{AssignedBatch, BatchError, BatchHeader, HEADER_SIZE, RecordIter};
+use weir_model::producer::TxnOutcome;
+use weir_model::record_batch::{
+    AssignedBatch, BatchError, BatchHeader, ControlBatch, ControlError, ControlRecord, HEADER_SIZE, RecordIter,
+};
 
 /// The most a batch may decompress to while it is printed.
 const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
@@ -26,6 +29,16 @@ pub enum DumpError {
     /// The output was closed.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
+    /// A control batch says nothing that can be read.
+    #[error("{path} has a control batch at byte {position} that does not read: {source}")]
+    Control {
+        /// Which file.
+        path: PathBuf,
+        /// Where the batch starts.
+        position: usize,
+        /// What is wrong.
+        source: ControlError,
+    },
     /// A batch is damaged: what follows it cannot be found.
     #[error("{path} is damaged at byte {position}: {source}")]
     Damaged {
@@ -52,7 +65,7 @@ pub fn dump(path: &Path, with_records: bool, out: &mut dyn Write) -> Result<(), 
         let header = batch.header();
         writeln!(
             out,
-            "offsets {}..={} position {position} size {} records {} timestamps {}..={} ({:?}) {} producer {} epoch {} sequence {}",
+            "offsets {}..={} position {position} size {} records {} timestamps {}..={} ({:?}) {} producer {} epoch {} sequence {}{}",
             header.base_offset,
             header.last_offset(),
             batch.size(),
@@ -64,8 +77,15 @@ pub fn dump(path: &Path, with_records: bool, out: &mut dyn Write) -> Result<(), 
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
+            if header.attributes.is_transactional() { " transactional" } else { "" },
         )?;
-        if with_records {
+        if let Some(control) = ControlBatch::parse(&batch).map_err(|source| DumpError::Control {
+            path: path.to_owned(),
+            position,
+            source,
+        })? {
+            write_control(&control, out)?;
+        } else if with_records {
             let records = batch.records(MAX_DECOMPRESSED_BYTES).map_err(damaged)?;
             for record in RecordIter::new(&records, header.record_count) {
                 let record = record.map_err(damaged)?;
@@ -83,6 +103,23 @@ pub fn dump(path: &Path, with_records: bool, out: &mut dyn Write) -> Result<(), 
         position += batch.size();
     }
     Ok(())
+}
+
+fn write_control(control: &ControlBatch, out: &mut dyn Write) -> io::Result<()> {
+    match control.record {
+        ControlRecord::EndTxn { outcome, coordinator_epoch } => {
+            let outcome = match outcome {
+                TxnOutcome::Commit => "commit",
+                TxnOutcome::Abort => "abort",
+            };
+            writeln!(
+                out,
+                "  control {outcome} of producer {} coordinator epoch {coordinator_epoch}",
+                control.producer_id
+            )
+        }
+        ControlRecord::Other { record_type } => writeln!(out, "  control of type {record_type}"),
+    }
 }
 
 fn batch_at(content: &Bytes, position: usize) -> Result<AssignedBatch, BatchError> {
@@ -135,6 +172,24 @@ mod tests {
         let text = String::from_utf8(out).expect("text");
         assert_eq!(text.lines().filter(|line| line.starts_with("offsets ")).count(), 2, "{text}");
         assert!(text.contains("offset 3 timestamp 6 key \"key\" value null"), "{text}");
+    }
+
+    #[test]
+    fn markers_are_shown_for_what_they_are() {
+        let marker = weir_model::producer::TxnMarker {
+            producer_id: 12,
+            producer_epoch: 1,
+            outcome: TxnOutcome::Abort,
+            coordinator_epoch: 4,
+            timestamp_ms: 9,
+        };
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(&ControlBatch::of_marker(&marker, 7, 0).to_bytes()).expect("written");
+        let mut out = Vec::new();
+        dump(file.path(), true, &mut out).expect("whole");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("producer 12 epoch 1 sequence -1 transactional\n"), "{text}");
+        assert!(text.ends_with("  control abort of producer 12 coordinator epoch 4\n"), "{text}");
     }
 
     #[test]

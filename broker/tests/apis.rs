@@ -64,6 +64,11 @@ async fn ask(client: &mut Client, key: i16, version: i16) {
         21 DeleteRecordsRequest
         22 InitProducerIdRequest
         23 OffsetForLeaderEpochRequest
+        24 AddPartitionsToTxnRequest
+        25 AddOffsetsToTxnRequest
+        26 EndTxnRequest
+        27 WriteTxnMarkersRequest
+        28 TxnOffsetCommitRequest
         29 DescribeAclsRequest
         30 CreateAclsRequest
         31 DeleteAclsRequest

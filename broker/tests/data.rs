@@ -337,17 +337,6 @@ async fn a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transactional_id_is_refused_for_good() {
-    let broker = Running::start(&[]).await;
-    let mut client = broker.client().await;
-    let request = InitProducerIdRequest::default()
-        .with_transactional_id(Some(StrBytes::from_static_str("tx").into()))
-        .with_transaction_timeout_ms(60_000);
-    let response = client.call(4, &request).await;
-    assert_eq!((response.error_code, response.producer_id.0), (53, -1));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn log_append_time_is_stamped_stored_and_answered() {
     let broker = Running::start(&[]).await;
     broker.topic("t", 1, &[("message.timestamp.type", "LogAppendTime")]).await;

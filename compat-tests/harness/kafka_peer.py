@@ -114,3 +114,7 @@ class ApacheKafka(ServerProcess):
 
     def stop(self, timeout: float = 60) -> None:
         self.terminate(timeout)
+
+    def kill_and_restart(self, timeout: float = 120) -> "ApacheKafka":
+        self.kill()
+        return self.start(timeout)

@@ -12,11 +12,13 @@ import pytest
 from harness.clients import BY_NAME
 from harness.process import wait_until
 from harness.record import Record
+from harness.txn import WireProducer
 from harness.wire import REQUESTS, Wire, record_batch
 
 CLIENT = BY_NAME["confluent-kafka"]
 NONE, INVALID_REQUEST, SECURITY_DISABLED, MEMBER_ID_REQUIRED = 0, 42, 54, 79
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, RESOURCE_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND = 84, 85, 91, 105
+TRANSACTION_ABORTABLE = 120
 SUBSCRIPTION = bytes.fromhex("000000000001000474657374ffffffff")  # ConsumerProtocol v0: topic "test", no user data
 PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
 
@@ -27,7 +29,7 @@ class Scenario:
     """A topic, a connection, and one method per API that asks for something real at a version."""
 
     def __init__(self, broker, topic: str):
-        self.topic = topic
+        self.broker, self.topic = broker, topic
         self.wire = Wire(broker.kafka_port)
         self.topic_id = self.wire.send(3, 12, {"topics": [{"name": topic}]}).topics[0].topic_id
         # A broker that has just started may still be making its coordinators; clients wait for them, so do we.
@@ -173,6 +175,61 @@ class Scenario:
         asked = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
         answer = self.wire.send(22, version, asked)
         assert (answer.error_code, answer.producer_epoch) == (NONE, 0) and answer.producer_id >= 0
+        self.init_transactional(version)
+
+    def transactional(self, version: int = 0) -> WireProducer:
+        """A transactional producer that speaks the second version of transactions when told so."""
+        producer = WireProducer(self.broker.kafka_port, self.name("txn"), second=version >= 5)
+        assert producer.init().error_code == NONE
+        return producer
+
+    def init_transactional(self, version):
+        producer = WireProducer(self.broker.kafka_port, self.name("txn"))
+        assert producer.init(version=version).error_code == NONE
+        first = producer.who
+        assert producer.init(version=version).error_code == NONE
+        assert producer.who == (first.id, first.epoch + 1)
+
+    def add_partitions_to_txn(self, version):
+        producer = self.transactional()
+        if version < 4:
+            assert producer.add(self.topic, version=version) == NONE
+            return
+        transaction = {"transactional_id": producer.id, "producer_id": producer.who.id}
+        transaction |= {"producer_epoch": producer.who.epoch, "topics": [{"name": self.topic, "partitions": [0]}]}
+        for verify_only, expected in ((True, TRANSACTION_ABORTABLE), (False, NONE), (True, NONE)):
+            asked = {"transactions": [transaction | {"verify_only": verify_only}]}
+            answer = producer.wire.send(24, version, asked)
+            found = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
+            assert (answer.error_code, found.partition_error_code) == (NONE, expected)
+
+    def add_offsets_to_txn(self, version):
+        assert self.transactional().add_offsets("wire-txn", version=version) == NONE
+
+    def end_txn(self, version):
+        producer = self.transactional(version)
+        assert producer.add(self.topic) == NONE
+        first = producer.who
+        assert producer.end(True, version=version).error_code == NONE
+        assert producer.who == (first.id, first.epoch + (version >= 5))
+        producer.wait_for("CompleteCommit")
+
+    def write_txn_markers(self, version):
+        producer = self.transactional()
+        assert producer.add(self.topic) == NONE
+        assert producer.produce(self.topic, b"x") == NONE
+        marker = {"producer_id": producer.who.id, "producer_epoch": producer.who.epoch, "transaction_result": False}
+        marker |= {"coordinator_epoch": 0, "topics": [{"name": self.topic, "partition_indexes": [0]}]}
+        answer = self.wire.send(27, version, {"markers": [marker]})
+        assert answer.markers[0].topics[0].partitions[0].error_code == NONE
+        assert producer.end(False).error_code == NONE
+
+    def txn_offset_commit(self, version):
+        producer, group = self.transactional(version), self.name("txn-group")
+        if version < 5:
+            assert producer.add_offsets(group) == NONE
+        assert producer.commit_offset(group, self.topic, 1, version=version) == NONE
+        assert producer.end(True).error_code == NONE
 
     def describe_configs(self, version):
         asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configuration_keys": None}]}
@@ -323,6 +380,11 @@ SCENARIOS = {
     21: Scenario.delete_records,
     22: Scenario.init_producer_id,
     23: Scenario.offset_for_leader_epoch,
+    24: Scenario.add_partitions_to_txn,
+    25: Scenario.add_offsets_to_txn,
+    26: Scenario.end_txn,
+    27: Scenario.write_txn_markers,
+    28: Scenario.txn_offset_commit,
     29: Scenario.describe_acls,
     30: Scenario.create_acls,
     31: Scenario.delete_acls,

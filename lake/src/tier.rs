@@ -245,11 +245,8 @@ impl Tierer {
             ranges.push(PlannedRange { partition: todo.partition, start: todo.start, end: written.end });
             files.extend(written.files);
         }
-        if files.is_empty() {
-            // Control batches only: nothing to add, and no reason for a snapshot. The next row takes them along.
-            committer.abandon(pending).await?;
-            return Ok(Step { ends: to_offsets(&marker.ends), ..Step::default() });
-        }
+        // A stretch that has no rows (its transactions were aborted, or empty) is committed like any other: the marker is
+        // where the next stretch begins, and until it moves the topic lags behind for ever.
         let rows = files.iter().map(DataFile::record_count).sum();
         match committer.commit(pending, &table, &marker, ranges, files).await? {
             Some(poured) => {

@@ -17,6 +17,37 @@ pub fn sequence_after(sequence: Sequence, count: i32) -> Sequence {
     i32::try_from(wrapped).expect("a remainder of 2^31 fits in i32")
 }
 
+/// How a transaction ends (`TransactionResult`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TxnOutcome {
+    /// Its records count.
+    Commit,
+    /// Its records never were.
+    Abort,
+}
+
+/// Epoch of the transaction coordinator that wrote a marker; -1 where none did.
+pub type CoordinatorEpoch = i32;
+
+/// No coordinator has written a marker.
+pub const NO_COORDINATOR_EPOCH: CoordinatorEpoch = -1;
+
+/// What a transaction coordinator writes into every partition of a transaction to end it there (`WriteTxnMarkers`, KIP-98).
+/// [`crate::record_batch::ControlBatch`] is its form in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnMarker {
+    /// Whose transaction.
+    pub producer_id: ProducerId,
+    /// Every lower epoch of the producer is fenced from here on. Under KIP-890 it is one above that of the records.
+    pub producer_epoch: ProducerEpoch,
+    /// How it ended.
+    pub outcome: TxnOutcome,
+    /// Epoch of the coordinator that decided.
+    pub coordinator_epoch: CoordinatorEpoch,
+    /// When, by the broker's clock.
+    pub timestamp_ms: i64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,7 @@ pub use cold::{ColdError, ColdTier, ColumnsRead};
 pub use partition::{
     AppendError, Appended, Chunk, Partition, PartitionStatus, ReadError, ReadLimits, RowForm, RowsRead, TimestampHit,
 };
+pub use producers::{AbortedTxn, OngoingTxn, TxnGuard};
 pub use shared::Counters;
 pub use signal::ReadSignal;
 pub use store::{AdmitError, BrokerConfigs, OpenError, Storage, StorageOptions};

@@ -8,7 +8,8 @@
 //! topic/<topic id>                         TopicRecord
 //! partition/<topic id>/<index>             PartitionRecord
 //! segment/<topic id>/<index>/<base offset> SegmentRecord
-//! producers/<topic id>/<index>             ProducerTable as of the sealed end
+//! producers/<topic id>/<index>             ProducerTable as of the sealed end: sequences, open transactions, and the aborted
+//!                                          ones that have rows in undecided segments
 //! ```
 
 use serde::de::DeserializeOwned;

@@ -22,7 +22,8 @@ use crate::disk::{Disk, RealDisk};
 use crate::manifest::{self, DecodeError, PartitionRecord, SegmentRecord};
 use crate::meta::{MetaBatch, MetaError, MetaStore, RocksMetaStore};
 use crate::partition::{
-    Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, seal_together, topic_directory,
+    Merge, MergeError, Partition, RecoverError, Recovered, RetainError, SealError, Stretch, seal_together,
+    topic_directory,
 };
 use crate::shared::{Counters, Shared, Work};
 use crate::topics::{TopicError, TopicInfo, TopicRecord, TopicSpec, Topics};
@@ -228,7 +229,7 @@ impl Storage {
                     let Some(inner) = inner.upgrade() else { return };
                     let sealed = match work {
                         Work::Stop => return,
-                        Work::Partition(id) => inner.seal(&[id]),
+                        Work::Partition(id) => inner.look_after(id),
                         Work::Relieve => inner.relieve(),
                     };
                     drop(inner);
@@ -284,6 +285,9 @@ impl Storage {
         *self.inner.merger.lock() = Some(handle);
         for entry in &self.inner.partitions {
             self.inner.ask_for_merge(entry.value());
+            if entry.value().has_undecided() {
+                self.inner.shared.sealer.ask(*entry.key());
+            }
         }
         Ok(())
     }
@@ -567,11 +571,45 @@ impl Storage {
 }
 
 impl Inner {
+    /// Settles what a partition had set aside, and seals its tail. When it was only asked to settle, the tail is left: it is
+    /// not to be sealed in small pieces on that account. Says whether all went well.
+    fn look_after(&self, id: PartitionId) -> bool {
+        let Some(partition) = self.partitions.get(&id).map(|entry| entry.value().clone()) else { return true };
+        let stuck = self.shared.sealing_stuck.load(Ordering::Acquire);
+        let only_settles = partition.has_undecided() && !partition.is_large() && !stuck;
+        let settled = self.settle(&partition);
+        (only_settles || self.seal(&[id], Stretch::Decided)) && settled
+    }
+
+    /// Settles what a partition had set aside, as far as it is decided; says whether that went well.
+    fn settle(&self, partition: &Partition) -> bool {
+        match partition.settle() {
+            Ok(settled) => {
+                if settled > 0 {
+                    self.ask_for_merge(partition);
+                }
+                true
+            }
+            Err(SealError::Segment(error)) if error.is_corrupt() => {
+                // Every try would read up to the damage again. The next marker, or the next start, tries it once more.
+                Counters::add(&self.shared.counters.seal_failures, 1);
+                tracing::error!(partition = %partition.id(), %error, "a stretch that was set aside is damaged; it stays as it is");
+                true
+            }
+            Err(error) => {
+                Counters::add(&self.shared.counters.seal_failures, 1);
+                tracing::warn!(%error, "what a transaction held up was not settled and will be tried again");
+                self.shared.sealer.ask(partition.id());
+                false
+            }
+        }
+    }
+
     /// Seals partitions together; says whether that went well.
-    fn seal(&self, ids: &[PartitionId]) -> bool {
+    fn seal(&self, ids: &[PartitionId], stretch: Stretch) -> bool {
         let known = ids.iter().filter_map(|id| self.partitions.get(id).map(|entry| entry.value().clone()));
         let partitions: Vec<Partition> = known.collect();
-        let sealed = seal_together(&self.shared, &partitions);
+        let sealed = seal_together(&self.shared, &partitions, stretch);
         self.trim_wal();
         for partition in &partitions {
             self.ask_for_compaction(partition);
@@ -609,10 +647,14 @@ impl Inner {
     fn relieve(&self) -> bool {
         while self.shared.tail_bytes.is_over() {
             let before = self.shared.tail_bytes.used();
-            if !self.seal(&self.largest(before.saturating_sub(self.shared.tail_bytes.relieved()))) {
+            let largest = self.largest(before.saturating_sub(self.shared.tail_bytes.relieved()));
+            if !self.seal(&largest, Stretch::Decided) {
                 return false;
             }
-            // Nothing durable to seal yet: the writers that are in flight will ask again.
+            if self.shared.tail_bytes.used() >= before && !self.seal(&largest, Stretch::HeldUp) {
+                return false;
+            }
+            // Nothing durable to write yet: the writers that are in flight will ask again.
             if self.shared.tail_bytes.used() >= before {
                 break;
             }
@@ -624,7 +666,10 @@ impl Inner {
             if oldest.is_empty() {
                 break;
             }
-            if !self.seal(&oldest) {
+            if !self.seal(&oldest, Stretch::Decided) {
+                return false;
+            }
+            if self.shared.wal.oldest_seq() <= before && !self.seal(&oldest, Stretch::HeldUp) {
                 return false;
             }
             if self.shared.wal.oldest_seq() <= before {

@@ -35,6 +35,11 @@ impl TailEntry {
         Offset::new(self.batch.header().base_offset).expect("assigned offsets are not negative")
     }
 
+    /// Whether it is a transaction's marker rather than data.
+    pub fn is_control(&self) -> bool {
+        self.batch.header().attributes.is_control()
+    }
+
     /// The offset after its last.
     pub fn end(&self) -> Offset {
         Offset::new(self.batch.header().last_offset()).expect("assigned offsets are not negative").next()

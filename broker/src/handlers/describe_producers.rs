@@ -1,18 +1,18 @@
 //! DescribeProducers (key 61), version 0.
 //!
-//! Answers the idempotent producers that partitions remember: their epochs, last sequences and times (KIP-664, S-99).
-//!
-//! * Transactions are not built, so no producer has one open (start offset -1), and no coordinator has written a marker (coordinator epoch -1).
+//! Answers the producers that partitions remember: their epochs, last sequences and times, the coordinator that wrote their
+//! last marker, and where their open transaction begins (KIP-664, S-99).
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse, ProducerId as WireProducerId};
 use kafka_protocol::protocol::StrBytes;
+use weir_model::Offset;
 use weir_storage::Partition;
 
 use super::{CloseConnection, Reply, RequestContext};
 
-/// "None": no marker, no open transaction.
+/// "None": no sequence under this epoch, no open transaction.
 const NONE: i32 = -1;
 
 /// Answers at once.
@@ -34,15 +34,13 @@ pub async fn handle(context: &RequestContext, request: DescribeProducersRequest)
 fn producers(partition: &Partition) -> Vec<ProducerState> {
     let table = partition.producers();
     let states = table.iter().map(|(id, entry)| {
-        let state = ProducerState::default()
+        ProducerState::default()
             .with_producer_id(WireProducerId(id))
             .with_producer_epoch(i32::from(entry.epoch))
-            .with_coordinator_epoch(NONE)
-            .with_current_txn_start_offset(i64::from(NONE));
-        match entry.batches.back() {
-            Some(last) => state.with_last_sequence(last.last_sequence).with_last_timestamp(last.timestamp),
-            None => state,
-        }
+            .with_last_sequence(entry.last_sequence().unwrap_or(NONE))
+            .with_last_timestamp(entry.last_timestamp())
+            .with_coordinator_epoch(entry.coordinator_epoch)
+            .with_current_txn_start_offset(entry.current_txn_first_offset.map_or(i64::from(NONE), Offset::get))
     });
     states.collect()
 }

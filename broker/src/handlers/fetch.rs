@@ -19,9 +19,11 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use tracing::{error, warn};
 use weir_model::record_batch::Compression;
 use weir_model::{Isolation, Offset, PartitionId, TopicId};
-use weir_protocol::fetch_response::{self, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier};
+use weir_protocol::fetch_response::{
+    self, AbortedTransaction, FetchResponse, FetchedPartition, FetchedTopic, Piece, RecordCarrier,
+};
 use weir_storage::partition::LEADER_EPOCH;
-use weir_storage::{Chunk, ReadError, RowForm, TopicInfo};
+use weir_storage::{AbortedTxn, Chunk, ReadError, RowForm, TopicInfo};
 use weir_table::{ReadFormat, ReadOptions};
 
 use super::{CloseConnection, Reply, RequestContext, Response};
@@ -261,8 +263,9 @@ fn assemble_one(
             high_watermark: read.offsets.high_watermark().get(),
             last_stable_offset: read.offsets.last_stable().get(),
             log_start_offset: read.offsets.log_start().get(),
-            // There are no transactions, hence no aborted ones; but only a read_committed reader expects a list (S-53).
-            aborted_transactions: (isolation == Isolation::ReadCommitted).then(Vec::new),
+            // Only a read_committed reader expects a list, empty or not (S-53).
+            aborted_transactions: (isolation == Isolation::ReadCommitted)
+                .then(|| read.aborted.iter().map(aborted_transaction).collect()),
             records: read.chunks.into_iter().map(Records).collect(),
         },
         Err(cause) => {
@@ -274,6 +277,10 @@ fn assemble_one(
             failed(index, errors::read_error(&cause, context.version))
         }
     }
+}
+
+fn aborted_transaction(txn: &AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction { producer_id: txn.producer_id, first_offset: txn.first_offset.get() }
 }
 
 fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {

@@ -7,6 +7,8 @@ mod config_changes;
 mod context;
 mod reply;
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
@@ -31,6 +33,7 @@ mod describe_topic_partitions;
 mod describe_transactions;
 mod describe_user_scram_credentials;
 mod elect_leaders;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -50,6 +53,8 @@ mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
 mod sync_group;
+mod txn_offset_commit;
+mod write_txn_markers;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -103,6 +108,11 @@ apis! {
     21 DeleteRecords: delete_records, messages::DeleteRecordsRequest, 0..=2;
     22 InitProducerId: init_producer_id, messages::InitProducerIdRequest, 0..=5;
     23 OffsetForLeaderEpoch: offset_for_leader_epoch, messages::OffsetForLeaderEpochRequest, 2..=4;
+    24 AddPartitionsToTxn: add_partitions_to_txn, messages::AddPartitionsToTxnRequest, 0..=5;
+    25 AddOffsetsToTxn: add_offsets_to_txn, messages::AddOffsetsToTxnRequest, 0..=4;
+    26 EndTxn: end_txn, messages::EndTxnRequest, 0..=5;
+    27 WriteTxnMarkers: write_txn_markers, messages::WriteTxnMarkersRequest, 1..=1;
+    28 TxnOffsetCommit: txn_offset_commit, messages::TxnOffsetCommitRequest, 0..=5;
     29 DescribeAcls: describe_acls, messages::DescribeAclsRequest, 1..=3;
     30 CreateAcls: create_acls, messages::CreateAclsRequest, 1..=3;
     31 DeleteAcls: delete_acls, messages::DeleteAclsRequest, 1..=3;

@@ -66,7 +66,14 @@ pub async fn handle(context: &RequestContext, request: OffsetCommitRequest) -> R
     }))
 }
 
-fn check(topics: &Topics, name: &str, partition: i32, metadata: usize, max_metadata: usize) -> Result<(), GroupError> {
+/// What refuses one partition of a commit before its group is asked.
+pub(super) fn check(
+    topics: &Topics,
+    name: &str,
+    partition: i32,
+    metadata: usize,
+    max_metadata: usize,
+) -> Result<(), GroupError> {
     match topics.by_name(name) {
         Some(topic) if (0..topic.partitions()).contains(&partition) => {}
         _ => return Err(GroupError::UnknownTopicOrPartition),

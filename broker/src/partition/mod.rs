@@ -112,6 +112,10 @@ impl Poll<'_> {
                     self.count(more.bytes, more.next, &more.offsets);
                     if let Ok(so_far) = &mut self.reads[index] {
                         so_far.chunks.extend(more.chunks);
+                        // One transaction may have rows in both.
+                        so_far.aborted.extend(more.aborted);
+                        so_far.aborted.sort_unstable_by_key(|txn| (txn.first_offset, txn.producer_id));
+                        so_far.aborted.dedup();
                         so_far.bytes += more.bytes;
                         so_far.next = more.next;
                         so_far.offsets = more.offsets;

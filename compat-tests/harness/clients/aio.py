@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from ..record import Record
-from .base import ALTER_CONFIG, EVERYTHING, Client, GroupMember, Refused, collect
+from .base import (
+    ALTER_CONFIG,
+    CLASSIC,
+    COOPERATIVE,
+    EVERYTHING,
+    KIP848,
+    Client,
+    GroupMember,
+    Membership,
+    Refused,
+    collect,
+)
 
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -41,19 +52,36 @@ async def get_many(consumer: AIOKafkaConsumer, seconds: float) -> list[Record]:
     return [record_of(message) for messages in polled.values() for message in messages]
 
 
+class Taken(ConsumerRebalanceListener):
+    """Remembers what was revoked."""
+
+    def __init__(self):
+        self.partitions: list[int] = []
+
+    async def on_partitions_revoked(self, revoked):
+        self.partitions += [gone.partition for gone in revoked]
+
+    async def on_partitions_assigned(self, assigned):
+        pass
+
+
 class Member(GroupMember):
-    def __init__(self, bootstrap: str, group: str, topic: str):
+    def __init__(self, bootstrap: str, group: str, topic: str, how: Membership = CLASSIC, **more):
+        self.taken = Taken()
+
         async def start():
             consumer = AIOKafkaConsumer(
-                topic,
                 bootstrap_servers=bootstrap,
                 group_id=group,
+                group_instance_id=how.instance,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
-                session_timeout_ms=6000,
+                session_timeout_ms=how.session_timeout_ms,
                 heartbeat_interval_ms=500,
                 fetch_max_wait_ms=100,
+                **more,
             )
+            consumer.subscribe([topic], listener=self.taken)
             # start() waits for the assignment, which another member's silence can delay: let poll wait instead.
             self.starting = asyncio.ensure_future(consumer.start())
             return consumer
@@ -73,6 +101,9 @@ class Member(GroupMember):
 
         return run(act())
 
+    def revoked(self) -> list[int]:
+        return self.taken.partitions
+
     def commit(self) -> None:
         run(self.consumer.commit())
 
@@ -87,7 +118,7 @@ class Member(GroupMember):
 class AioKafka(Client):
     name = "aiokafka"
     # Its alter_configs is the old, non-incremental AlterConfigs (key 33).
-    features = EVERYTHING - {ALTER_CONFIG}
+    features = EVERYTHING - {ALTER_CONFIG, COOPERATIVE, KIP848}
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         async def act():
@@ -122,7 +153,7 @@ class AioKafka(Client):
             raise Refused("; ".join(dict.fromkeys(errors)))
         return [answer.offset for answer in answers]
 
-    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
+    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
         async def open_consumer():
             more = {} if client_id is None else {"client_id": client_id}
             consumer = AIOKafkaConsumer(
@@ -131,6 +162,7 @@ class AioKafka(Client):
                 auto_offset_reset="none",
                 fetch_max_wait_ms=100,
                 max_partition_fetch_bytes=4_000_000,
+                isolation_level="read_committed" if read_committed else "read_uncommitted",
                 **more,
             )
             await consumer.start()
@@ -146,8 +178,50 @@ class AioKafka(Client):
         finally:
             run(consumer.stop())
 
-    def join(self, bootstrap, group, topic):
-        return Member(bootstrap, group, topic)
+    def join(self, bootstrap, group, topic, how=CLASSIC):
+        return Member(bootstrap, group, topic, how)
+
+    @staticmethod
+    async def _transactional(bootstrap, transactional_id):
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        await producer.start()
+        return producer
+
+    def transact(self, bootstrap, topic, transactional_id, transactions):
+        async def act():
+            producer = await self._transactional(bootstrap, transactional_id)
+            try:
+                for records, commit in transactions:
+                    await producer.begin_transaction()
+                    for record in records:
+                        await producer.send_and_wait(topic, record.value, record.key, record.partition)
+                    await (producer.commit_transaction() if commit else producer.abort_transaction())
+            finally:
+                await producer.stop()
+
+        run(act())
+
+    def copy_in_transaction(self, bootstrap, topic, to, group, transactional_id, count, commit):
+        member = Member(bootstrap, group, topic, isolation_level="read_committed")
+        records = member.read(count)
+
+        async def act():
+            producer = await self._transactional(bootstrap, transactional_id)
+            try:
+                await producer.begin_transaction()
+                for record in records:
+                    await producer.send_and_wait(to, record.value, record.key)
+                consumer = member.consumer
+                offsets = {held: await consumer.position(held) for held in consumer.assignment()}
+                await producer.send_offsets_to_transaction(offsets, group)
+                await (producer.commit_transaction() if commit else producer.abort_transaction())
+            finally:
+                await producer.stop()
+
+        try:
+            run(act())
+        finally:
+            member.close()
 
     def offset_at(self, bootstrap, topic, timestamp, partition=0):
         async def act():

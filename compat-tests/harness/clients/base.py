@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..record import Record
 
@@ -12,15 +13,42 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # What a library can lack. A test asks for what it needs by these names.
 HEADERS = "headers"
+HEADER_ORDER = "the order of headers among different names"
 NULL_HEADER_VALUE = "a header whose value is null"
 EMPTY_AND_NULL = "null told from empty, for keys and values, when producing"
+READS_EMPTY = "null told from empty, for keys and values, when reading"
 IDEMPOTENCE = "idempotent producer"
-ADMIN = "create, delete and describe topics"
+TRANSACTIONS = "transactional producer"
+READ_COMMITTED = "reading without what was aborted"
+COPY = "a consumer's offsets in the producer's transaction"
+STATIC = "static membership (KIP-345)"
+COOPERATIVE = "cooperative rebalancing (KIP-429)"
+KIP848 = "the consumer group protocol of KIP-848"
+ADMIN = "create, delete and list topics"
+DESCRIBE_CONFIG = "describe a topic's configs"
 ALTER_CONFIG = "incremental config changes"
 REPLACE_CONFIG = "the older AlterConfigs, which replaces all of a topic's configs"
 CLIENT_ID_OPTIONS = "a free client id"
 EVERYTHING = frozenset(
-    {HEADERS, NULL_HEADER_VALUE, EMPTY_AND_NULL, IDEMPOTENCE, ADMIN, ALTER_CONFIG, REPLACE_CONFIG, CLIENT_ID_OPTIONS}
+    {
+        HEADERS,
+        HEADER_ORDER,
+        NULL_HEADER_VALUE,
+        EMPTY_AND_NULL,
+        READS_EMPTY,
+        IDEMPOTENCE,
+        TRANSACTIONS,
+        READ_COMMITTED,
+        COPY,
+        STATIC,
+        COOPERATIVE,
+        KIP848,
+        ADMIN,
+        DESCRIBE_CONFIG,
+        ALTER_CONFIG,
+        REPLACE_CONFIG,
+        CLIENT_ID_OPTIONS,
+    }
 )
 
 
@@ -38,6 +66,10 @@ class GroupMember(ABC):
     @abstractmethod
     def assignment(self) -> set[int]:
         """The partitions that this member holds now."""
+
+    @abstractmethod
+    def revoked(self) -> list[int]:
+        """The partitions taken from this member so far, one entry for each time; closing it may add the rest."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -58,10 +90,31 @@ class GroupMember(ABC):
         return records
 
 
+@dataclass(frozen=True)
+class Membership:
+    """How a member takes part in its group. `instance` names a static member, `server_side` asks for KIP-848."""
+
+    cooperative: bool = False
+    instance: str | None = None
+    server_side: bool = False
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """A static member that is away must not be missed before it is back, however slow the machine."""
+        return 30_000 if self.instance else 6000
+
+
+CLASSIC = Membership()
+
+
 class Client(ABC):
     name: str
     features: frozenset[str] = EVERYTHING
     codecs: tuple[str, ...] = CODECS
+
+    def missing(self) -> str | None:
+        """Why this client cannot run here (its toolchain is not installed, its program not built), or None."""
+        return None
 
     @abstractmethod
     def produce(
@@ -82,12 +135,26 @@ class Client(ABC):
         partition: int = 0,
         start: int = 0,
         client_id: str | None = None,
+        read_committed: bool = False,
         timeout: float = 60,
     ) -> list[Record]:
         """The first `count` records of a partition at or above offset `start`."""
 
     @abstractmethod
-    def join(self, bootstrap: str, group: str, topic: str) -> GroupMember: ...
+    def join(self, bootstrap: str, group: str, topic: str, how: Membership = CLASSIC) -> GroupMember: ...
+
+    def transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: list[tuple[list[Record], bool]]
+    ) -> None:
+        """Run transactions one after the other with one producer: for each its records, and whether it commits."""
+        raise NotImplementedError(self.name)
+
+    def copy_in_transaction(
+        self, bootstrap: str, topic: str, to: str, group: str, transactional_id: str, count: int, commit: bool
+    ) -> None:
+        """Read `count` records of `topic` as a member of `group`, produce their keys and values to topic `to` and add
+        the offsets read, all in one transaction; commit or abort it; leave the group."""
+        raise NotImplementedError(self.name)
 
     @abstractmethod
     def offset_at(self, bootstrap: str, topic: str, timestamp: int, partition: int = 0) -> int:

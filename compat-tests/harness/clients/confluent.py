@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from ..record import Record
-from .base import Client, GroupMember, Refused, collect
+from .base import CLASSIC, Client, GroupMember, Membership, Refused, collect
 
 
 def record_of(message: Message) -> Record:
@@ -30,16 +30,32 @@ def consumer_settings(bootstrap: str, **more) -> dict:
         "check.crcs": True,
         "log_level": 0,
         "fetch.wait.max.ms": 100,
-        "session.timeout.ms": 6000,
-        "heartbeat.interval.ms": 500,
         **more,
     }
 
 
+def group_settings(group: str, how: Membership) -> dict:
+    settings = {"group.id": group}
+    if how.instance:
+        settings["group.instance.id"] = how.instance
+    if how.server_side:
+        return {**settings, "group.protocol": "consumer"}
+    return {
+        **settings,
+        "session.timeout.ms": how.session_timeout_ms,
+        "heartbeat.interval.ms": 500,
+        "partition.assignment.strategy": "cooperative-sticky" if how.cooperative else "range",
+    }
+
+
 class Member(GroupMember):
-    def __init__(self, bootstrap: str, group: str, topic: str):
-        self.consumer = Consumer(consumer_settings(bootstrap, **{"group.id": group}))
-        self.consumer.subscribe([topic])
+    def __init__(self, bootstrap: str, group: str, topic: str, how: Membership = CLASSIC):
+        self.taken: list[int] = []
+        self.consumer = Consumer(consumer_settings(bootstrap, **group_settings(group, how)))
+        self.consumer.subscribe([topic], on_revoke=self._revoke)
+
+    def _revoke(self, _consumer, partitions):
+        self.taken += [gone.partition for gone in partitions]
 
     def poll(self, seconds: float) -> list[Record]:
         messages = self.consumer.consume(500, seconds)
@@ -50,6 +66,9 @@ class Member(GroupMember):
 
     def assignment(self) -> set[int]:
         return {held.partition for held in self.consumer.assignment()}
+
+    def revoked(self) -> list[int]:
+        return self.taken
 
     def commit(self) -> None:
         self.consumer.commit(asynchronous=False)
@@ -103,8 +122,13 @@ class Confluent(Client):
             raise Refused("; ".join(dict.fromkeys(errors)))
         return offsets
 
-    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
-        more = {"group.id": "unused", "fetch.message.max.bytes": 4_000_000, "auto.offset.reset": "error"}
+    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
+        more = {
+            "group.id": "unused",
+            "fetch.message.max.bytes": 4_000_000,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+        }
         if client_id is not None:
             more["client.id"] = client_id
         consumer = Consumer(consumer_settings(bootstrap, **more))
@@ -122,8 +146,37 @@ class Confluent(Client):
         finally:
             consumer.close()
 
-    def join(self, bootstrap, group, topic):
-        return Member(bootstrap, group, topic)
+    def join(self, bootstrap, group, topic, how=CLASSIC):
+        return Member(bootstrap, group, topic, how)
+
+    @staticmethod
+    def _transactional(bootstrap, transactional_id):
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0})
+        producer.init_transactions(30)
+        return producer
+
+    def transact(self, bootstrap, topic, transactional_id, transactions):
+        producer = self._transactional(bootstrap, transactional_id)
+        for records, commit in transactions:
+            producer.begin_transaction()
+            for record in records:
+                producer.produce(topic, record.value, record.key, record.partition)
+            producer.flush(30)  # so that what is aborted was in the log
+            producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+
+    def copy_in_transaction(self, bootstrap, topic, to, group, transactional_id, count, commit):
+        producer = self._transactional(bootstrap, transactional_id)
+        member = Member(bootstrap, group, topic)
+        try:
+            producer.begin_transaction()
+            for record in member.read(count):
+                producer.produce(to, record.value, record.key)
+            consumer = member.consumer
+            positions = consumer.position(consumer.assignment())
+            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+            producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+        finally:
+            member.close()
 
     def offset_at(self, bootstrap, topic, timestamp, partition=0):
         consumer = Consumer(consumer_settings(bootstrap, **{"group.id": "unused"}))

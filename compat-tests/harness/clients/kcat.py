@@ -11,11 +11,34 @@ import time
 from pathlib import Path
 
 from ..record import Record
-from .base import CLIENT_ID_OPTIONS, HEADERS, IDEMPOTENCE, NULL_HEADER_VALUE, Client, GroupMember, Refused, collect
+from .base import (
+    CLASSIC,
+    CLIENT_ID_OPTIONS,
+    COOPERATIVE,
+    HEADER_ORDER,
+    HEADERS,
+    IDEMPOTENCE,
+    NULL_HEADER_VALUE,
+    READ_COMMITTED,
+    READS_EMPTY,
+    STATIC,
+    Client,
+    GroupMember,
+    Membership,
+    Refused,
+    collect,
+)
 
 # offset, partition, timestamp, key and value lengths (-1 is null), then key, value and headers.
 FORMAT = "%o %p %T %K %S\\n%k%s\\n%h\\n"
 LINE = re.compile(rb"(-?\d+) (-?\d+) (-?\d+) (-?\d+) (-?\d+)\n")
+
+
+# `... rebalanced (memberid x): assigned: topic [0], topic [1]`, or in the cooperative protocol
+# `... rebalanced: incremental assignment of 2 partition(s) (memberid x, ...): topic [0], topic [1]`.
+REBALANCED = re.compile(
+    r" rebalanced(?: \([^)]*\))?: (assigned|revoked|incremental assignment|incremental revoke)[^:]*: (.*)"
+)
 
 
 class Parser:
@@ -87,13 +110,17 @@ class Running:
 
 
 class Member(GroupMember):
-    def __init__(self, bootstrap: str, group: str, topic: str):
+    def __init__(self, bootstrap: str, group: str, topic: str, how: Membership):
         settings = [
-            "session.timeout.ms=6000",
+            f"session.timeout.ms={how.session_timeout_ms}",
             "heartbeat.interval.ms=500",
             "auto.offset.reset=earliest",
             "fetch.wait.max.ms=100",
         ]
+        if how.instance:
+            settings.append(f"group.instance.id={how.instance}")
+        if how.cooperative:
+            settings.append("partition.assignment.strategy=cooperative-sticky")
         options = [part for setting in settings for part in ("-X", setting)]
         self.running = Running(["-b", bootstrap, *options, "-G", group, topic])
 
@@ -101,12 +128,24 @@ class Member(GroupMember):
         return self.running.poll(seconds)
 
     def assignment(self) -> set[int]:
-        """From its last `rebalanced` line: `... assigned: topic [0], topic [1]`, or `revoked: ...`."""
+        return self._rebalances()[0]
+
+    def revoked(self) -> list[int]:
+        return self._rebalances()[1]
+
+    def _rebalances(self) -> tuple[set[int], list[int]]:
+        """From kcat's `rebalanced` lines: what it holds now, and all that was taken from it."""
         self.running.poll(0)
-        lines = [line for line in self.running.messages.splitlines() if " rebalanced " in line]
-        if not lines or ": assigned: " not in lines[-1]:
-            return set()
-        return {int(number) for number in re.findall(r"\[(\d+)\]", lines[-1].split(": assigned: ")[1])}
+        held: set[int] = set()
+        taken: list[int] = []
+        for what, listed in REBALANCED.findall(self.running.messages):
+            partitions = [int(number) for number in re.findall(r"\[(\d+)\]", listed)]
+            if what in ("assigned", "incremental assignment"):
+                held |= set(partitions)
+            else:
+                taken += partitions
+                held -= set(partitions)
+        return held, taken
 
     def commit(self) -> None:
         """kcat stores as it prints and commits when it leaves; nothing can be asked of it before."""
@@ -117,7 +156,20 @@ class Member(GroupMember):
 
 class Kcat(Client):
     name = "kcat"
-    features = frozenset({HEADERS, NULL_HEADER_VALUE, IDEMPOTENCE, CLIENT_ID_OPTIONS})
+    # It commits what it was given in one transaction, and cannot abort or add offsets.
+    features = frozenset(
+        {
+            HEADERS,
+            HEADER_ORDER,
+            NULL_HEADER_VALUE,
+            READS_EMPTY,
+            IDEMPOTENCE,
+            READ_COMMITTED,
+            STATIC,
+            COOPERATIVE,
+            CLIENT_ID_OPTIONS,
+        }
+    )
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         """One kcat for each run of records with the same key, headers, partition and timestamp: they are arguments."""
@@ -172,18 +224,19 @@ class Kcat(Client):
     def _end(self, bootstrap, topic, partition):
         return self.offset_at(bootstrap, topic, -1, partition)
 
-    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, timeout=60):
+    def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
+        isolation = ["-X", f"isolation.level={'read_committed' if read_committed else 'read_uncommitted'}"]
         identity = [] if client_id is None else ["-X", f"client.id={client_id}"]
         limits = ["-X", "fetch.message.max.bytes=4000000", "-X", "fetch.wait.max.ms=100", "-X", "check.crcs=true"]
         where = ["-t", topic, "-p", str(partition), "-o", str(start)]
-        running = Running(["-b", bootstrap, *limits, *identity, "-C", *where])
+        running = Running(["-b", bootstrap, *limits, *isolation, *identity, "-C", *where])
         try:
             return collect(running.poll, count, timeout, self.name)
         finally:
             running.close()
 
-    def join(self, bootstrap, group, topic):
-        return Member(bootstrap, group, topic)
+    def join(self, bootstrap, group, topic, how=CLASSIC):
+        return Member(bootstrap, group, topic, how)
 
     def offset_at(self, bootstrap, topic, timestamp, partition=0):
         deadline = time.monotonic() + 20

@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::util::Timeout;
-use rdkafka::ClientContext;
 
 use crate::record::{WireRecord, bytes};
 
@@ -33,7 +33,13 @@ impl ProducerContext for Reports {
 }
 
 /// The offsets of `records`, in the order given.
-pub fn produce(bootstrap: &str, topic: &str, records: &[WireRecord], codec: &str, idempotent: bool) -> Result<Vec<i64>> {
+pub fn produce(
+    bootstrap: &str,
+    topic: &str,
+    records: &[WireRecord],
+    codec: &str,
+    idempotent: bool,
+) -> Result<Vec<i64>> {
     let producer: BaseProducer<Reports> = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("acks", "all")
@@ -62,7 +68,8 @@ pub fn produce(bootstrap: &str, topic: &str, records: &[WireRecord], codec: &str
 
 fn send(producer: &BaseProducer<Reports>, topic: &str, record: &WireRecord, index: usize) -> Result<()> {
     let (key, value) = (bytes(record.key.as_ref())?, bytes(record.value.as_ref())?);
-    let mut message = BaseRecord::<[u8], [u8], Box<usize>>::with_opaque_to(topic, Box::new(index)).partition(record.partition);
+    let mut message =
+        BaseRecord::<[u8], [u8], Box<usize>>::with_opaque_to(topic, Box::new(index)).partition(record.partition);
     if let Some(key) = &key {
         message = message.key(key);
     }

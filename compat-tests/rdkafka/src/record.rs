@@ -26,7 +26,10 @@ pub fn bytes(text: Option<&String>) -> Result<Option<Vec<u8>>> {
 impl From<&BorrowedMessage<'_>> for WireRecord {
     fn from(message: &BorrowedMessage<'_>) -> Self {
         let headers = message.headers().map_or_else(Vec::new, |headers| {
-            headers.iter().map(|header| (header.key.to_owned(), header.value.map(|value| STANDARD.encode(value)))).collect()
+            headers
+                .iter()
+                .map(|header| (header.key.to_owned(), header.value.map(|value| STANDARD.encode(value))))
+                .collect()
         });
         Self {
             key: message.key().map(|key| STANDARD.encode(key)),

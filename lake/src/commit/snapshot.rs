@@ -41,7 +41,8 @@ impl Production<'_> {
             .into());
         }
         let summary = self.summary(&files, marker);
-        let mut manifests = vec![self.new_manifest(files).await?];
+        // Only the marker moves when a stretch of the log has no rows.
+        let mut manifests = if files.is_empty() { Vec::new() } else { vec![self.new_manifest(files).await?] };
         manifests.extend(self.merged(current_manifests(self.io, self.base).await?).await?);
         let sequence_number = self.base.next_sequence_number();
         let parent = self.base.current_snapshot_id();

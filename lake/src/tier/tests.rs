@@ -2,6 +2,7 @@
 
 mod engines;
 mod faults;
+mod transactions;
 mod world;
 
 use iceberg::{TableRequirement, TableUpdate};
@@ -37,6 +38,30 @@ async fn a_backlog_beyond_one_commit_takes_several() {
     assert!(report.commits > 1, "{report:?}");
     assert_eq!(report.rows, 5000);
     world.expect_same_as_log(&[5000, 0]).await;
+}
+
+#[tokio::test]
+async fn a_stretch_without_rows_is_settled_once_and_the_next_goes_on_there() {
+    let world = World::new().await;
+    // Before the table has any row, between rows, and after the last.
+    world.log.append_gap(0, 3);
+    let report = world.tierer().pour(world.topic()).await.expect("pours");
+    assert_eq!((report.rows, report.ends.get(&0)), (0, Some(&Offset::ZERO.plus(3))));
+    assert_eq!(world.tierer().pour(world.topic()).await.expect("pours").commits, 0, "nothing lags any more");
+    world.log.append(0, 10);
+    world.log.append_gap(0, 2);
+    world.log.append_gap(1, 1);
+    let report = world.tierer().pour(world.topic()).await.expect("pours");
+    assert_eq!(report.rows, 10);
+    assert_eq!(report.ends, BTreeMap::from([(0, Offset::ZERO.plus(15)), (1, Offset::ZERO.plus(1))]));
+    world.log.append_gap(1, 4);
+    let report = world.tierer().pour(world.topic()).await.expect("pours");
+    assert_eq!(report.ends, BTreeMap::from([(0, Offset::ZERO.plus(15)), (1, Offset::ZERO.plus(5))]));
+    assert_eq!(world.tierer().pour(world.topic()).await.expect("pours").commits, 0);
+    let rows = world.read_all(0, 15).await;
+    let offsets = rows.column(0).as_primitive::<Int64Type>().values().to_vec();
+    assert_eq!(offsets, (3..13).collect::<Vec<i64>>());
+    world.expect_no_orphans().await;
 }
 
 #[tokio::test]

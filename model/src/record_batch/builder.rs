@@ -59,6 +59,25 @@ impl BatchBuilder {
         self
     }
 
+    /// Makes it a batch of a producer's transaction. Without a sequence (-1) it is one that the broker writes on the producer's
+    /// behalf, as a group coordinator writes offsets (KIP-98); [`super::ValidBatch::validate_internal`] lets it pass.
+    #[must_use]
+    pub fn transactional(mut self, producer_id: i64, producer_epoch: i16, base_sequence: i32) -> Self {
+        self.header.attributes = self.header.attributes.with_transactional();
+        self.header.producer_id = producer_id;
+        self.header.producer_epoch = producer_epoch;
+        self.header.base_sequence = base_sequence;
+        self
+    }
+
+    /// Makes it a control batch of a producer, which has no sequence.
+    pub(super) fn control(mut self, producer_id: i64, producer_epoch: i16) -> Self {
+        self.header.attributes = Attributes::CONTROL_BATCH;
+        self.header.producer_id = producer_id;
+        self.header.producer_epoch = producer_epoch;
+        self
+    }
+
     /// Number of records so far.
     pub fn record_count(&self) -> i32 {
         self.header.record_count

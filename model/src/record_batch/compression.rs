@@ -110,6 +110,23 @@ pub fn decompress(codec: Compression, bytes: &[u8], limit: usize) -> Result<Byte
     }
 }
 
+/// The flag byte of an LZ4 frame, and its bit that says that no block needs the one before.
+const LZ4_FLAGS: usize = 4;
+const LZ4_INDEPENDENT_BLOCKS: u8 = 0x20;
+
+/// Refuses what decompresses here and not at every reader: Kafka's own LZ4 decoder (`Lz4BlockInputStream`) takes only
+/// frames of independent blocks, so Kafka refuses such a batch when it is produced, and Java consumers would stop at it.
+///
+/// # Errors
+/// [`BatchError::Decompression`].
+pub fn refuse_what_kafka_cannot_read(codec: Compression, bytes: &[u8]) -> Result<(), BatchError> {
+    let flags = bytes.get(LZ4_FLAGS).copied().unwrap_or(LZ4_INDEPENDENT_BLOCKS);
+    if codec == Compression::Lz4 && flags & LZ4_INDEPENDENT_BLOCKS == 0 {
+        return Err(failed(codec, &"its blocks depend on each other, which Kafka's decoder does not read"));
+    }
+    Ok(())
+}
+
 fn failed(codec: Compression, error: &dyn std::fmt::Display) -> BatchError {
     BatchError::Decompression { codec: codec.name(), reason: error.to_string() }
 }

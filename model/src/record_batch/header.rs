@@ -70,6 +70,21 @@ impl Attributes {
         Self(compression.code() | time_bit)
     }
 
+    /// The bits of a control batch: transactional, uncompressed, with the writer's time.
+    pub(super) const CONTROL_BATCH: Self = Self(Self::TRANSACTIONAL | Self::CONTROL);
+
+    /// The same bits with that of a transaction.
+    #[must_use]
+    pub(super) fn with_transactional(self) -> Self {
+        Self(self.0 | Self::TRANSACTIONAL)
+    }
+
+    /// The same bits without that of a transaction.
+    #[must_use]
+    pub(super) fn without_transactional(self) -> Self {
+        Self(self.0 & !Self::TRANSACTIONAL)
+    }
+
     /// The same bits with the append-time bit set.
     #[must_use]
     pub fn with_log_append_time(self) -> Self {

@@ -11,6 +11,7 @@
 
 mod builder;
 pub mod compression;
+mod control;
 mod header;
 mod record;
 mod rewrite;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use builder::BatchBuilder;
 pub use compression::Compression;
+pub use control::{ControlBatch, ControlError, ControlRecord, MARKER_BATCH_BYTES, gap_batch};
 pub use header::{Attributes, BatchHeader, HEADER_SIZE, combine_crc32c};
 pub use record::{HeaderIter, Record, RecordIter};
 pub use valid::{AssignedBatch, BatchLimits, ValidBatch};

@@ -1,4 +1,7 @@
+use std::io::Write;
+
 use bytes::Bytes;
+use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
 use proptest::prelude::*;
 
 use super::*;
@@ -91,6 +94,25 @@ fn a_decompression_bomb_is_refused() {
             matches!(ValidBatch::validate(bomb, &limits), Err(BatchError::DecompressedTooLarge { limit: 4_194_304 })),
             "{codec:?}"
         );
+    }
+}
+
+#[test]
+fn lz4_blocks_that_depend_on_each_other_are_refused_as_kafka_refuses_them() {
+    let long = b"weir ".repeat(40_000);
+    let plain = batch_of(Compression::None, &[&long]);
+    for (mode, readable) in [(BlockMode::Independent, true), (BlockMode::Linked, false)] {
+        let info = FrameInfo::new().block_mode(mode).block_size(lz4_flex::frame::BlockSize::Max64KB);
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(&plain[HEADER_SIZE..]).expect("memory");
+        let mut bytes = [&plain[..HEADER_SIZE], &encoder.finish().expect("memory")].concat();
+        let length = i32::try_from(bytes.len() - 12).expect("small");
+        bytes[8..12].copy_from_slice(&length.to_be_bytes());
+        bytes[21..23].copy_from_slice(&Compression::Lz4.code().to_be_bytes());
+        let crc = super::header::crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        let answer = ValidBatch::validate(Bytes::from(bytes), &LIMITS);
+        assert_eq!(answer.is_ok(), readable, "{:?}", answer.err());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::compression::{compress_at, decompress};
+use super::compression::{compress_at, decompress, refuse_what_kafka_cannot_read};
 use super::header::{CRC_START, LOG_OVERHEAD, combine_crc32c, crc32c};
 use super::{Attributes, BatchError, BatchHeader, Compression, HEADER_SIZE, RecordIter};
 use crate::TimestampType;
@@ -34,7 +34,8 @@ impl ValidBatch {
         Self::check(bytes, limits, false)
     }
 
-    /// As [`Self::validate`], for batches the broker itself wrote: control batches are allowed.
+    /// As [`Self::validate`], for batches the broker itself wrote: control batches are allowed, and transactional ones
+    /// without a sequence.
     ///
     /// # Errors
     /// As [`Self::validate`].
@@ -63,16 +64,24 @@ impl ValidBatch {
         if header.last_offset_delta != header.record_count - 1 {
             return Err(BatchError::Malformed("the last offset delta is not the record count less one"));
         }
+        // A coordinator writes into a producer's transaction without a sequence.
+        let needs_sequence = !(allow_control && header.attributes.is_transactional());
         if header.is_idempotent()
-            && (header.producer_epoch < 0 || header.base_sequence < 0)
+            && (header.producer_epoch < 0 || (header.base_sequence < 0 && needs_sequence))
             && !header.attributes.is_control()
         {
             return Err(BatchError::Malformed("a producer id comes without epoch or sequence"));
         }
+        if header.attributes.is_transactional() && !header.is_idempotent() && !header.attributes.is_control() {
+            return Err(BatchError::Malformed("a transactional batch comes without a producer id"));
+        }
         let section = bytes.slice(HEADER_SIZE..);
         let records = match header.attributes.compression()? {
             Compression::None => section,
-            codec => decompress(codec, &section, limits.max_decompressed_bytes)?,
+            codec => {
+                refuse_what_kafka_cannot_read(codec, &section)?;
+                decompress(codec, &section, limits.max_decompressed_bytes)?
+            }
         };
         let mut walk = RecordIter::new(&records, header.record_count);
         let mut max_delta = i64::MIN;
@@ -255,6 +264,22 @@ impl AssignedBatch {
             Compression::None => Ok(section),
             codec => decompress(codec, &section, max_decompressed_bytes),
         }
+    }
+
+    /// The batch as it is kept once its transaction was committed: without the transactional bit, so that no reader waits for
+    /// a marker. Copies the bytes and computes the CRC anew; a batch without the bit is answered as it is.
+    #[must_use]
+    pub fn decided(self) -> Self {
+        if !self.header.attributes.is_transactional() {
+            return self;
+        }
+        let at = |position: usize| position - self.prefix.len();
+        let attributes = self.header.attributes.without_transactional();
+        let mut body = BytesMut::from(&self.body[..]);
+        body[at(21)..at(23)].copy_from_slice(&attributes.0.to_be_bytes());
+        let crc = crc32c(&body[at(CRC_START)..]);
+        body[at(17)..at(CRC_START)].copy_from_slice(&crc.to_be_bytes());
+        Self { header: BatchHeader { attributes, crc, ..self.header }, prefix: self.prefix, body: body.freeze() }
     }
 
     /// The same batch with its own copy of the bytes, so that it pins no larger buffer.

@@ -193,6 +193,52 @@ request!(OFFSET_FOR_LEADER_EPOCH = 23, flexible 4, [
     all(structs![all(STRING), all(structs![all(INT32), all(INT32), all(INT32)])]),
 ]);
 
+request!(ADD_PARTITIONS_TO_TXN = 24, flexible 3, [
+    since(4, structs![
+        all(STRING),                             // transactional id
+        all(INT64),                              // producer id
+        all(INT16),                              // producer epoch
+        all(BOOL),                               // verify only
+        all(structs![all(STRING), all(INT32S)]), // topics
+    ]),
+    until(3, STRING), // transactional id
+    until(3, INT64),  // producer id
+    until(3, INT16),  // producer epoch
+    until(3, structs![all(STRING), all(INT32S)]),
+]);
+
+request!(ADD_OFFSETS_TO_TXN = 25, flexible 3, [all(STRING), all(INT64), all(INT16), all(STRING)]);
+request!(END_TXN = 26, flexible 3, [all(STRING), all(INT64), all(INT16), all(BOOL)]);
+
+request!(WRITE_TXN_MARKERS = 27, flexible 1, [
+    all(structs![
+        all(INT64),                              // producer id
+        all(INT16),                              // producer epoch
+        all(BOOL),                               // commit
+        all(structs![all(STRING), all(INT32S)]), // topics
+        all(INT32),                              // coordinator epoch
+    ]),
+]);
+
+request!(TXN_OFFSET_COMMIT = 28, flexible 3, [
+    all(STRING),      // transactional id
+    all(STRING),      // group
+    all(INT64),       // producer id
+    all(INT16),       // producer epoch
+    since(3, INT32),  // generation
+    since(3, STRING), // member
+    since(3, STRING), // instance
+    all(structs![
+        all(STRING),
+        all(structs![
+            all(INT32),      // partition
+            all(INT64),      // offset
+            since(2, INT32), // leader epoch
+            all(STRING),     // metadata
+        ]),
+    ]),
+]);
+
 request!(DESCRIBE_ACLS = 29, flexible 2, [
     all(INT8),   // resource type
     all(STRING), // resource name
@@ -312,6 +358,11 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DELETE_RECORDS,
     &INIT_PRODUCER_ID,
     &OFFSET_FOR_LEADER_EPOCH,
+    &ADD_PARTITIONS_TO_TXN,
+    &ADD_OFFSETS_TO_TXN,
+    &END_TXN,
+    &WRITE_TXN_MARKERS,
+    &TXN_OFFSET_COMMIT,
     &DESCRIBE_ACLS,
     &CREATE_ACLS,
     &DELETE_ACLS,

@@ -1,5 +1,7 @@
 //! The schemas against the decoder they guard, and the guard against hostile bodies.
 
+mod captured;
+
 use std::fmt::Debug;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -15,6 +17,8 @@ struct Codec {
     versions: VersionRange,
     /// Decodes a body and says how many bytes were left.
     decode: fn(i16, &Bytes) -> Result<usize, String>,
+    /// Decodes a body and encodes it again.
+    again: fn(i16, &Bytes) -> Result<Bytes, String>,
     /// Decodes a body, encodes it, and decodes that: it must mean the same, and be as long as was computed.
     round_trip: fn(i16, &Bytes) -> Result<(), String>,
 }
@@ -28,6 +32,12 @@ fn codec_of<T: Decodable + Encodable + Message + PartialEq + Debug>() -> Codec {
         decode: |version, body| {
             let mut body = body.clone();
             decoded::<T>(version, &mut body).map(|_| body.len())
+        },
+        again: |version, body| {
+            let message: T = decoded(version, &mut body.clone())?;
+            let mut again = BytesMut::new();
+            message.encode(&mut again, version).map_err(|error| error.to_string())?;
+            Ok(again.freeze())
         },
         round_trip: |version, body| {
             let message: T = decoded(version, &mut body.clone())?;
@@ -64,6 +74,11 @@ fn codec(key: i16) -> Codec {
         21 => codec_of::<messages::DeleteRecordsRequest>(),
         22 => codec_of::<messages::InitProducerIdRequest>(),
         23 => codec_of::<messages::OffsetForLeaderEpochRequest>(),
+        24 => codec_of::<messages::AddPartitionsToTxnRequest>(),
+        25 => codec_of::<messages::AddOffsetsToTxnRequest>(),
+        26 => codec_of::<messages::EndTxnRequest>(),
+        27 => codec_of::<messages::WriteTxnMarkersRequest>(),
+        28 => codec_of::<messages::TxnOffsetCommitRequest>(),
         29 => codec_of::<messages::DescribeAclsRequest>(),
         30 => codec_of::<messages::CreateAclsRequest>(),
         31 => codec_of::<messages::DeleteAclsRequest>(),

@@ -28,8 +28,16 @@ pub(super) fn check(examination: &mut Examination<'_>, metadata: &Metadata, join
         let directory =
             directory.unwrap_or_else(|| root.join(id.topic.as_uuid().simple().to_string())).join(id.index.to_string());
         let name = metadata.name(*id);
-        let mut partition =
-            Checked { examination, name: &name, directory: &directory, keys, named: &mut named, local: 0, tiered: 0 };
+        let mut partition = Checked {
+            examination,
+            name: &name,
+            directory: &directory,
+            keys,
+            named: &mut named,
+            local: 0,
+            undecided: 0,
+            tiered: 0,
+        };
         partition.check(joined.get(id));
     }
     if let Err((path, error)) = leftovers(examination, &root, &named) {
@@ -45,6 +53,7 @@ struct Checked<'a, 'e> {
     keys: &'a PartitionKeys,
     named: &'a mut BTreeSet<PathBuf>,
     local: usize,
+    undecided: usize,
     tiered: usize,
 }
 
@@ -138,6 +147,7 @@ impl Checked<'_, '_> {
             return;
         }
         self.local += 1;
+        self.undecided += usize::from(meta.kind == SegmentKind::Undecided);
         self.named.extend(segment_files(self.directory, meta));
         self.examination.summary.segments += 1;
         self.examination.summary.segment_bytes += meta.size_bytes;
@@ -182,8 +192,12 @@ impl Checked<'_, '_> {
         if end == Offset::ZERO {
             return;
         }
+        let undecided = match self.undecided {
+            0 => String::new(),
+            count => format!(", {count} of them held up by a transaction"),
+        };
         let text = format!(
-            "{} local segments, {} in the lake only; sealed to offset {}, in the WAL to {end}",
+            "{} local segments{undecided}, {} in the lake only; sealed to offset {}, in the WAL to {end}",
             self.local, self.tiered, record.sealed_end
         );
         let readable = OffsetRange::new(record.log_start.min(end), end);
@@ -193,7 +207,7 @@ impl Checked<'_, '_> {
 
 fn verify(directory: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
     match meta.kind {
-        SegmentKind::Log => LogSegment::open(directory, meta)?.verify(),
+        SegmentKind::Log | SegmentKind::Undecided => LogSegment::open(directory, meta)?.verify(),
         SegmentKind::Arrow => ArrowSegment::open(directory, meta)?.verify(),
     }
 }
@@ -201,14 +215,16 @@ fn verify(directory: &Path, meta: &SegmentMeta) -> Result<(), SegmentError> {
 /// What of a damaged segment reads, and what does not.
 fn fates(directory: &Path, meta: &SegmentMeta, gone: Fate) -> Vec<(OffsetRange, Fate)> {
     let unreadable = match meta.kind {
-        SegmentKind::Log => LogSegment::open(directory, meta).and_then(|segment| segment.unreadable()),
+        SegmentKind::Log | SegmentKind::Undecided => {
+            LogSegment::open(directory, meta).and_then(|segment| segment.unreadable())
+        }
         SegmentKind::Arrow => ArrowSegment::open(directory, meta).and_then(|segment| segment.unreadable()),
     };
     // A file that does not even open is lost whole.
     let Ok(unreadable) = unreadable else { return vec![(meta.range, gone)] };
     if unreadable.is_empty() {
         // Offsets and epochs of a .log lie outside the batches' CRCs; an .arrow file's blocks hold theirs.
-        let fate = if meta.kind == SegmentKind::Log { Fate::InDoubt } else { Fate::Intact };
+        let fate = if meta.kind == SegmentKind::Arrow { Fate::Intact } else { Fate::InDoubt };
         return vec![(meta.range, fate)];
     }
     let mut fates = Vec::new();

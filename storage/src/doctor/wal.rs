@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weir_model::record_batch::{AssignedBatch, BatchHeader};
+use weir_model::record_batch::{AssignedBatch, BatchHeader, ControlBatch};
 use weir_model::{Offset, OffsetRange, PartitionId};
 
 use super::metadata::Metadata;
@@ -77,8 +77,10 @@ impl Joined {
         if self.sealed_end.is_some_and(|sealed| range.end <= sealed) {
             return;
         }
-        if let Err(error) = read {
-            self.wrong.push((format!("the batch of WAL entry {seq} does not read: {error}"), Some(range)));
+        let read = read.map_err(|error| error.to_string());
+        let read = read.and_then(|batch| ControlBatch::parse(&batch).map_err(|error| error.to_string()));
+        if let Err(reason) = read {
+            self.wrong.push((format!("the batch of WAL entry {seq} does not read: {reason}"), Some(range)));
         }
         match self.end {
             Some(end) if end < range.start => self.missing.push(OffsetRange::new(end, range.start)),

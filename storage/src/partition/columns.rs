@@ -9,7 +9,7 @@ use weir_model::record_batch::{AssignedBatch, RecordIter};
 use weir_model::{Isolation, Offset, PartitionId};
 use weir_table::{TableSchema, decode_batch, seal_values};
 
-use super::read::{Place, ReadError, blocking};
+use super::read::{Place, ReadError, Visible, blocking};
 use super::{Partition, Segment};
 use crate::cold::ColumnsRead;
 use crate::rows::{RowsError, SystemCollector, column, plain_style};
@@ -51,7 +51,7 @@ impl Partition {
         }
         let topic = self.topic();
         let keep_raw = topic.config.weir_value_keep_raw == weir_model::config::KeepRaw::Always;
-        let place = self.place(from, end, max_bytes);
+        let place = self.place(from, end, max_bytes, Isolation::ReadCommitted);
         self.columns_of(place, &topic.columns(), from, end, projection, max_bytes, Detail::Sealed { keep_raw }).await
     }
 
@@ -70,14 +70,15 @@ impl Partition {
         let schema = Arc::clone(schema);
         let mut read = match place {
             Place::Nothing => ColumnsRead { batches: Vec::new(), next: from },
-            Place::Tail(entries) => {
+            Place::Tail(entries, visible) => {
                 let next = entries.last().map_or(from, crate::tail::TailEntry::end);
                 Counters::add(
                     &self.inner.shared.counters.tail_read_bytes,
                     entries.iter().map(|entry| entry.batch.size()).sum(),
                 );
                 blocking(move || {
-                    let run: Vec<_> = entries.iter().map(|entry| (&entry.batch, entry.columns.as_ref())).collect();
+                    let shown = entries.iter().filter(|entry| visible.shows(entry.batch.header()));
+                    let run: Vec<_> = shown.map(|entry| (&entry.batch, entry.columns.as_ref())).collect();
                     let columns = project(columns_of_batches(&schema, &run, detail)?, projection.as_deref())?;
                     Ok(ColumnsRead { batches: vec![columns], next })
                 })
@@ -85,22 +86,10 @@ impl Partition {
                 .map_err(wrap)?
             }
             Place::Log(segment) => {
-                let shared = Arc::clone(&self.inner.shared);
-                blocking(move || {
-                    let (batches, next) = log_batches(&segment, from, end, max_bytes)?;
-                    let size = batches.iter().map(AssignedBatch::size).sum();
-                    Counters::add(&shared.counters.log_segment_read_bytes, size);
-                    let run: Vec<_> = batches.iter().map(|batch| (batch, None)).collect();
-                    columns_of_batches(&schema, &run, detail)
-                        .and_then(|columns| project(columns, projection.as_deref()))
-                        .map(|columns| ColumnsRead { batches: vec![columns], next })
-                        .map_err(ColumnsError::Rows)
-                })
-                .await?
-                .map_err(|error| match error {
-                    ColumnsError::Rows(source) => wrap(source),
-                    ColumnsError::Segment(error) => ReadError::Segment(error),
-                })?
+                self.log_columns(segment, None, &schema, (from, end), projection, max_bytes, detail).await?
+            }
+            Place::Undecided(segment, visible) => {
+                self.log_columns(segment, Some(visible), &schema, (from, end), projection, max_bytes, detail).await?
             }
             Place::Arrow(segment) => {
                 let shared = Arc::clone(&self.inner.shared);
@@ -130,21 +119,37 @@ impl Partition {
         Ok(read)
     }
 
+    /// Columns decoded from the batches of a file, of those that `visible` shows.
+    #[allow(clippy::too_many_arguments, reason = "as columns_of, of which it is a part")]
+    async fn log_columns(
+        &self,
+        segment: Arc<LogSegment>,
+        visible: Option<Visible>,
+        schema: &Arc<TableSchema>,
+        (from, end): (Offset, Offset),
+        projection: Option<Vec<usize>>,
+        max_bytes: usize,
+        detail: Detail,
+    ) -> Result<ColumnsRead, ReadError> {
+        let (shared, schema, partition) = (Arc::clone(&self.inner.shared), Arc::clone(schema), self.id());
+        blocking(move || {
+            let (batches, next) = log_batches(&segment, from, end, max_bytes)?;
+            let size = batches.iter().map(AssignedBatch::size).sum();
+            Counters::add(&shared.counters.log_segment_read_bytes, size);
+            let shown = |batch: &&AssignedBatch| visible.as_ref().is_none_or(|visible| visible.shows(batch.header()));
+            let run: Vec<_> = batches.iter().filter(shown).map(|batch| (batch, None)).collect();
+            columns_of_batches(&schema, &run, detail)
+                .and_then(|columns| project(columns, projection.as_deref()))
+                .map(|columns| ColumnsRead { batches: vec![columns], next })
+                .map_err(|source| ReadError::Rows { partition, source })
+        })
+        .await?
+    }
+
     /// The stretches below the tail, oldest first, and whether each is on this machine.
     pub fn segments(&self) -> Vec<(crate::segment::SegmentMeta, bool)> {
         let state = self.inner.state.lock();
         state.segments.values().map(|segment: &Segment| (segment.meta().clone(), segment.is_local())).collect()
-    }
-}
-
-enum ColumnsError {
-    Rows(RowsError),
-    Segment(crate::segment::SegmentError),
-}
-
-impl From<crate::segment::SegmentError> for ColumnsError {
-    fn from(error: crate::segment::SegmentError) -> Self {
-        Self::Segment(error)
     }
 }
 
@@ -200,6 +205,9 @@ pub(super) fn columns_of_batches(
     run: &[(&AssignedBatch, Option<&RecordBatch>)],
     detail: Detail,
 ) -> Result<RecordBatch, RowsError> {
+    if run.is_empty() {
+        return Ok(RecordBatch::new_empty(schema.log_schema()));
+    }
     let records = run.iter().map(|(batch, _)| batch.records(MAX_DECOMPRESSED_BYTES)).collect::<Result<Vec<_>, _>>()?;
     let rows = run.iter().map(|(batch, _)| usize::try_from(batch.header().record_count).unwrap_or(0)).sum();
     let mut system = SystemCollector::new(rows);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::Offset;
 
 use super::{Partition, Segment};
-use crate::segment::{SegmentError, UnnamedFile, remove_temporary_files, unnamed_files};
+use crate::segment::{SegmentError, SegmentKind, UnnamedFile, remove_temporary_files, unnamed_files};
 
 impl Partition {
     /// Removes what is certainly left over, and says in the log what else is not named. Only while nothing writes here, at
@@ -49,7 +49,9 @@ impl Partition {
 /// Whether a named segment of a higher generation stands for everything in the file, by what both say of themselves.
 fn is_covered(file: &UnnamedFile, segment: &Segment) -> bool {
     let meta = segment.meta();
-    let below = meta.kind == file.kind && meta.generation > file.name.generation;
+    // The batches of a table are in a .log only as long as they are undecided; what they became has the next generation.
+    let successor = meta.kind == file.kind || file.kind == SegmentKind::Log;
+    let below = successor && meta.generation > file.name.generation;
     below
         && meta.range.contains(file.name.base_offset)
         && file.range().is_ok_and(|range| meta.range.start <= range.start && range.end <= meta.range.end)

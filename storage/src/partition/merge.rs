@@ -180,7 +180,7 @@ impl Partition {
             match segment {
                 Segment::Log(segment) => inputs.logs.push(Arc::clone(segment)),
                 Segment::Arrow(segment) => inputs.arrows.push(Arc::clone(segment)),
-                Segment::Tiered(_) => unreachable!("only local segments are picked"),
+                Segment::Tiered(_) | Segment::Undecided(_) => unreachable!("only local, decided segments are picked"),
             }
         }
         inputs
@@ -347,7 +347,7 @@ fn candidates(state: &State) -> Vec<Candidate<'_>> {
         let meta = Segment::meta(segment);
         age = age.max(age_of(meta));
         let compacted = compacted_end.is_some_and(|end| meta.range.end <= end);
-        Candidate { meta, local: segment.is_local(), age, compacted }
+        Candidate { meta, local: segment.is_local() && segment.is_decided(), age, compacted }
     };
     state.segments.values().map(candidate).collect()
 }
@@ -385,7 +385,7 @@ fn joins(first: &Candidate<'_>, candidate: &Candidate<'_>, limits: &Limits) -> b
     let in_reach = meta.range.end.since(from.range.start) <= u64::from(i32::MAX.unsigned_abs());
     let alike = meta.kind == from.kind && meta.schema_id == from.schema_id && candidate.compacted == first.compacted;
     let part = match meta.kind {
-        SegmentKind::Log => LARGE_PART,
+        SegmentKind::Log | SegmentKind::Undecided => LARGE_PART,
         SegmentKind::Arrow => LARGE_PART * COLUMNS_SHRINK,
     };
     let small = meta.size_bytes < limits.bytes / part;

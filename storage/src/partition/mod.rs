@@ -13,6 +13,7 @@ mod recover;
 mod retain;
 mod seal;
 mod timestamps;
+mod undecided;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use weir_model::{LogOffsets, Offset, PartitionId};
 
 use crate::manifest::PartitionRecord;
-use crate::producers::ProducerTable;
+use crate::producers::{Deciding, ProducerTable};
 use crate::segment::{ArrowSegment, LogSegment, SegmentError, SegmentKind, SegmentMeta};
 use crate::shared::Shared;
 use crate::signal::{ReadSignal, Waiters};
@@ -43,7 +44,7 @@ pub use recover::RecoverError;
 pub(crate) use recover::{Recovered, topic_directory, topic_directory_name};
 pub use retain::{RetainError, Retained};
 pub use seal::SealError;
-pub(crate) use seal::seal_together;
+pub(crate) use seal::{Stretch, seal_together};
 pub use timestamps::TimestampHit;
 
 /// The leader epoch of every partition: with one broker, leadership never changes.
@@ -67,6 +68,8 @@ struct Inner {
     manifest: Mutex<()>,
     /// First offset that is not durable. Moved by the WAL's writer, in order (LOG-2).
     high_watermark: AtomicI64,
+    /// Once the high watermark reaches this, a marker that undecided segments wait for is durable, and the sealer is asked.
+    settle_at: AtomicI64,
     /// Set when the topic is deleted: nothing is appended any more.
     closed: AtomicBool,
     waiters: Waiters,
@@ -79,8 +82,12 @@ struct State {
     tail: Tail,
     /// Every stretch below the tail, by its first offset; without holes.
     segments: BTreeMap<Offset, Segment>,
+    /// Whether one of them is undecided.
+    has_undecided: bool,
     /// As of the log end.
     producers: ProducerTable,
+    /// Transactions whose marker is not durable yet.
+    deciding: Deciding,
     /// As of the sealed end: what the next seal's snapshot continues from.
     sealed_producers: ProducerTable,
     /// Bytes of local segment files.
@@ -94,6 +101,9 @@ enum Segment {
     Log(Arc<LogSegment>),
     /// Columns.
     Arrow(Arc<ArrowSegment>),
+    /// The batches as they came, control batches and those of open and aborted transactions among them: what a long
+    /// transaction kept from being sealed. Becomes a segment of the topic's own kind once it is decided.
+    Undecided(Arc<LogSegment>),
     /// In the lake only.
     Tiered(Arc<SegmentMeta>),
 }
@@ -104,13 +114,14 @@ impl Segment {
         Ok(match meta.kind {
             SegmentKind::Log => Self::Log(Arc::new(LogSegment::open(directory, meta)?)),
             SegmentKind::Arrow => Self::Arrow(Arc::new(ArrowSegment::open(directory, meta)?)),
+            SegmentKind::Undecided => Self::Undecided(Arc::new(LogSegment::open(directory, meta)?)),
         })
     }
 
     /// Reads all of a local file and compares every checksum.
     fn verify(&self) -> Result<(), SegmentError> {
         match self {
-            Self::Log(segment) => segment.verify(),
+            Self::Log(segment) | Self::Undecided(segment) => segment.verify(),
             Self::Arrow(segment) => segment.verify(),
             Self::Tiered(_) => Ok(()),
         }
@@ -118,7 +129,7 @@ impl Segment {
 
     fn meta(&self) -> &SegmentMeta {
         match self {
-            Self::Log(segment) => segment.meta(),
+            Self::Log(segment) | Self::Undecided(segment) => segment.meta(),
             Self::Arrow(segment) => segment.meta(),
             Self::Tiered(meta) => meta,
         }
@@ -126,6 +137,11 @@ impl Segment {
 
     fn is_local(&self) -> bool {
         !matches!(self, Self::Tiered(_))
+    }
+
+    /// Whether it holds every committed row of its stretch and nothing else.
+    fn is_decided(&self) -> bool {
+        !matches!(self, Self::Undecided(_))
     }
 }
 
@@ -150,6 +166,10 @@ pub struct PartitionStatus {
     pub tail_bytes: usize,
     /// Bytes of the tail's batches alone, as they are in the WAL.
     pub tail_batch_bytes: usize,
+    /// Segments that were set aside because a transaction was open for long.
+    pub undecided_segments: usize,
+    /// Open transactions that have rows here.
+    pub open_transactions: usize,
 }
 
 impl DurableSink for Inner {
@@ -158,6 +178,10 @@ impl DurableSink for Inner {
         let before = self.high_watermark.swap(end, Ordering::AcqRel);
         assert!(before <= end, "LOG-2: high watermark of {} would go back from {before} to {end}", self.id);
         self.waiters.wake();
+        if end >= self.settle_at.load(Ordering::Acquire) {
+            self.settle_at.store(i64::MAX, Ordering::Release);
+            self.shared.sealer.ask(self.id);
+        }
     }
 }
 
@@ -212,6 +236,8 @@ impl Partition {
             local_segments: state.segments.values().filter(|segment| segment.is_local()).count(),
             tail_bytes: state.tail.size(),
             tail_batch_bytes: state.tail.batch_bytes(),
+            undecided_segments: state.segments.values().filter(|segment| !segment.is_decided()).count(),
+            open_transactions: state.producers.ongoing_count(),
         }
     }
 
@@ -226,12 +252,17 @@ impl Partition {
         self.inner.state.lock().tail.front().map(|entry| entry.seq)
     }
 
+    /// Whether a stretch was set aside that is still to be settled.
+    pub(crate) fn has_undecided(&self) -> bool {
+        self.inner.state.lock().has_undecided
+    }
+
     /// Memory in the tail, in bytes.
     pub(crate) fn tail_size(&self) -> usize {
         self.inner.state.lock().tail.size()
     }
 
-    /// Forgets producers that last wrote before `before_ms`.
+    /// Forgets producers that last wrote before `before_ms` and have no transaction open.
     pub(crate) fn expire_producers(&self, before_ms: i64) {
         self.inner.state.lock().producers.expire(before_ms);
     }
@@ -243,11 +274,28 @@ impl Partition {
 }
 
 impl Inner {
+    /// Has the sealer look after the undecided segments when the next marker becomes durable, or now when it did meanwhile.
+    fn settle_later(&self, state: &State) {
+        let Some(marker) = state.deciding.next(self.high_watermark()).filter(|_| state.has_undecided) else { return };
+        self.settle_at.store(marker.next().get(), Ordering::Release);
+        if self.high_watermark() > marker {
+            self.shared.sealer.ask(self.id);
+        }
+    }
+
+    fn high_watermark(&self) -> Offset {
+        Offset::new(self.high_watermark.load(Ordering::Acquire)).expect("the high watermark is never negative")
+    }
+
+    /// The last stable offset is where the oldest transaction begins that is open or whose marker is not durable, but never
+    /// below the log start: what DeleteRecords took away holds nobody up (Kafka's `UnifiedLog.maybeIncrementFirstUnstableOffset`).
     fn offsets(&self, state: &State) -> LogOffsets {
-        let high_watermark =
-            Offset::new(self.high_watermark.load(Ordering::Acquire)).expect("the high watermark is never negative");
-        // Transactions are not built, so the last stable offset is the high watermark.
-        LogOffsets::new(state.record.log_start.min(high_watermark), high_watermark, high_watermark, state.log_end)
+        let high_watermark = self.high_watermark();
+        let log_start = state.record.log_start.min(high_watermark);
+        let unstable =
+            [state.producers.first_ongoing(), state.deciding.first(high_watermark)].into_iter().flatten().min();
+        let last_stable = unstable.map_or(high_watermark, |first| first.clamp(log_start, high_watermark));
+        LogOffsets::new(log_start, last_stable, high_watermark, state.log_end)
     }
 }
 
@@ -256,5 +304,11 @@ impl State {
     fn local_start(&self) -> Offset {
         let below_tail = self.segments.iter().find(|(_, segment)| segment.is_local()).map(|(start, _)| *start);
         below_tail.unwrap_or(self.record.sealed_end).max(self.record.log_start)
+    }
+
+    /// First offset that is in no decided segment: below it aborted rows and control batches are gone.
+    fn decided_end(&self) -> Offset {
+        let undecided = self.segments.iter().find(|(_, segment)| !segment.is_decided()).map(|(start, _)| *start);
+        undecided.unwrap_or(self.record.sealed_end)
     }
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use weir_model::record_batch::{BatchBuilder, Compression};
+use weir_model::record_batch::{BatchBuilder, BatchHeader, Compression, gap_batch};
 use weir_model::{Isolation, LogOffsets, Offset, PartitionId, TimestampType};
 use weir_table::{ReadFormat, TableSchema, ValueEncoder};
 
 use super::columns::Detail;
-use super::{Partition, Segment};
+use super::{LEADER_EPOCH, Partition, Segment};
 use crate::cold::ColdError;
+use crate::producers::{AbortedTxn, Decided};
 use crate::rows::{RowsError, SYSTEM_COLUMN_COUNT, build_batches, build_raw_batches, column, offsets_of};
 use crate::segment::{ArrowSegment, LogSegment, SegmentError, ipc_stream};
 use crate::shared::Counters;
@@ -87,6 +88,9 @@ pub struct RowsRead {
     pub next: Offset,
     /// The offsets as they were when the read was planned.
     pub offsets: LogOffsets,
+    /// For a reader of committed rows, the aborted transactions that have something in the stretch it got, by first offset
+    /// (S-53). Empty for others, and where the rows were rebuilt from columns, which have no aborted ones.
+    pub aborted: Vec<AbortedTxn>,
 }
 
 /// Why a read failed.
@@ -133,11 +137,26 @@ pub enum ReadError {
 /// Where the next offset is.
 pub(super) enum Place {
     Nothing,
-    Tail(Vec<TailEntry>),
+    Tail(Vec<TailEntry>, Visible),
     Log(Arc<LogSegment>),
     Arrow(Arc<ArrowSegment>),
+    Undecided(Arc<LogSegment>, Visible),
     /// In the lake up to this offset at least.
     Cold(Offset),
+}
+
+/// What a reader may see of batches that were not sealed yet.
+pub(super) struct Visible {
+    isolation: Isolation,
+    /// Taken under the same lock as the batches: a seal may forget aborted transactions right after.
+    decided: Decided,
+}
+
+impl Visible {
+    /// Whether a reader of columns sees the rows of this batch.
+    pub(super) fn shows(&self, header: &BatchHeader) -> bool {
+        self.decided.shows(header, self.isolation)
+    }
 }
 
 /// One tier's answer.
@@ -146,10 +165,20 @@ struct Step {
     chunks: Vec<Chunk>,
     /// Where to read on; `None` when there was nothing.
     next: Option<Offset>,
+    /// First offset after the last batch among `chunks`; `None` when there is none.
+    given_end: Option<Offset>,
+    aborted: Vec<AbortedTxn>,
 }
 
 impl Partition {
     /// Rows from `from` on, up to what `isolation` may see, as Kafka batches.
+    ///
+    /// Rows as produced come with the batches of aborted transactions and with control batches as long as they have not been
+    /// sealed, to a reader of either isolation: the client leaves them out, helped by [`RowsRead::aborted`]. Chosen columns
+    /// and Arrow never have control batches, and aborted or open rows only for who reads uncommitted, until they are sealed.
+    ///
+    /// An answer that ends in a gap (what was there was aborted, or a marker) has a control batch of nobody at the gap's last
+    /// offset, so that a consumer gets to the end of what it may read (S-54).
     ///
     /// # Errors
     /// [`ReadError`].
@@ -162,23 +191,33 @@ impl Partition {
     ) -> Result<RowsRead, ReadError> {
         let offsets = self.readable(from, isolation)?;
         let end = offsets.read_end(isolation);
-        let mut read = RowsRead { chunks: Vec::new(), bytes: 0, next: from, offsets };
+        let mut read = RowsRead { chunks: Vec::new(), bytes: 0, next: from, offsets, aborted: Vec::new() };
+        let mut given_end = from;
         while read.next < end && (read.bytes < limits.max_bytes || (read.bytes == 0 && limits.at_least_one)) {
             let left = ReadLimits {
                 max_bytes: limits.max_bytes.saturating_sub(read.bytes),
                 at_least_one: limits.at_least_one && read.bytes == 0,
             };
-            let step = self.step(read.next, end, left, form).await?;
+            let step = self.step(read.next, end, left, isolation, form).await?;
             let next = step.next.unwrap_or(read.next);
             if next <= read.next {
                 break;
             }
             read.next = next;
+            given_end = step.given_end.unwrap_or(given_end);
+            read.aborted.extend(step.aborted.into_iter().filter(|txn| txn.first_offset < next));
             for chunk in step.chunks {
                 read.bytes += chunk.len();
                 read.chunks.push(chunk);
             }
         }
+        if read.next >= end && given_end < end {
+            let gap = gap_batch(end.get() - 1, LEADER_EPOCH);
+            read.bytes += gap.len();
+            read.chunks.push(Chunk::Bytes(gap));
+        }
+        read.aborted.sort_unstable_by_key(|txn| (txn.first_offset, txn.producer_id));
+        read.aborted.dedup();
         Ok(read)
     }
 
@@ -195,30 +234,65 @@ impl Partition {
         Ok(offsets)
     }
 
-    async fn step(&self, from: Offset, end: Offset, limits: ReadLimits, form: &RowForm) -> Result<Step, ReadError> {
-        match self.place(from, end, limits.max_bytes) {
+    async fn step(
+        &self,
+        from: Offset,
+        end: Offset,
+        limits: ReadLimits,
+        isolation: Isolation,
+        form: &RowForm,
+    ) -> Result<Step, ReadError> {
+        match self.place(from, end, limits.max_bytes, isolation) {
             Place::Nothing => Ok(Step::default()),
-            Place::Tail(entries) if form.is_plain() => Ok(self.tail_step(&entries, limits)),
-            Place::Log(segment) if form.is_plain() => {
-                let read = blocking(move || segment.read(from, limits.max_bytes, limits.at_least_one)).await??;
-                Counters::add(&self.inner.shared.counters.log_segment_read_bytes, read.len);
-                let chunk = Chunk::File { file: read.file, position: read.position, len: read.len };
-                let chunks = if read.len == 0 { Vec::new() } else { vec![chunk] };
-                // Nothing fitted: the step ends where it began, and so does the read. A gap is passed whatever fits.
-                Ok(Step { chunks, next: Some(read.next) })
+            Place::Tail(entries, visible) if form.is_plain() => Ok(self.tail_step(&entries, &visible, limits)),
+            Place::Log(segment) if form.is_plain() => self.log_step(segment, from, end, limits).await,
+            Place::Undecided(segment, visible) if form.is_plain() => {
+                let step = self.log_step(segment, from, end, limits).await?;
+                Ok(Step { aborted: visible.decided.aborted().collect(), ..step })
             }
             Place::Arrow(segment) => {
                 let (partition, form) = (self.clone(), form.clone());
                 blocking(move || partition.arrow_step(&segment, from, limits, &form)).await?
             }
-            place @ (Place::Tail(_) | Place::Log(_) | Place::Cold(_)) => {
+            place @ (Place::Tail(..) | Place::Log(_) | Place::Undecided(..) | Place::Cold(_)) => {
                 self.columns_step(place, from, end, limits, form).await
             }
         }
     }
 
-    pub(super) fn place(&self, from: Offset, end: Offset, max_bytes: usize) -> Place {
+    /// Batches of a file as they are: from the one that holds `from`, none at or beyond `end`.
+    async fn log_step(
+        &self,
+        segment: Arc<LogSegment>,
+        from: Offset,
+        end: Offset,
+        limits: ReadLimits,
+    ) -> Result<Step, ReadError> {
+        let shared = Arc::clone(&self.inner.shared);
+        blocking(move || {
+            let read = segment.read_below(from, end, limits.max_bytes, limits.at_least_one)?;
+            // Nothing fitted: the step ends where it began, and so does the read.
+            let mut step = Step { next: Some(read.next), ..Step::default() };
+            if read.len > 0 {
+                let at_end = read.next == segment.meta().range.end;
+                step.given_end = Some(if at_end { segment.records_end()? } else { read.next });
+                step.chunks.push(Chunk::File { file: read.file, position: read.position, len: read.len });
+                Counters::add(&shared.counters.log_segment_read_bytes, read.len);
+            }
+            Ok(step)
+        })
+        .await?
+    }
+
+    pub(super) fn place(&self, from: Offset, end: Offset, max_bytes: usize, isolation: Isolation) -> Place {
         let state = self.inner.state.lock();
+        let visible = |from, to| {
+            let decided = match isolation {
+                Isolation::ReadUncommitted => Decided::default(),
+                Isolation::ReadCommitted => state.producers.decided(from, to),
+            };
+            Visible { isolation, decided }
+        };
         if from >= state.record.sealed_end {
             let mut bytes = 0;
             let mut entries = Vec::new();
@@ -229,11 +303,18 @@ impl Partition {
                     break;
                 }
             }
-            return if entries.is_empty() { Place::Nothing } else { Place::Tail(entries) };
+            return match entries.last().map(TailEntry::end) {
+                Some(to) => Place::Tail(entries, visible(from, to)),
+                None => Place::Nothing,
+            };
         }
         match state.segments.range(..=from).next_back() {
             Some((_, Segment::Log(segment))) => Place::Log(Arc::clone(segment)),
             Some((_, Segment::Arrow(segment))) => Place::Arrow(Arc::clone(segment)),
+            Some((_, Segment::Undecided(segment))) => {
+                let to = end.min(segment.meta().range.end);
+                Place::Undecided(Arc::clone(segment), visible(from, to))
+            }
             Some((_, Segment::Tiered(_))) => {
                 let tiered_end = state
                     .segments
@@ -269,7 +350,7 @@ impl Partition {
         let read = self.columns_of(place, &schema, from, end, projection, bytes, detail).await?;
         let (partition, form) = (self.clone(), form.clone());
         blocking(move || {
-            let mut step = Step { chunks: Vec::new(), next: Some(read.next) };
+            let mut step = Step { next: Some(read.next), ..Step::default() };
             let mut used = 0;
             for columns in &read.batches {
                 let budget = limits.max_bytes.saturating_sub(used);
@@ -281,6 +362,9 @@ impl Partition {
                     ReadFormat::Arrow => partition.arrow_chunk(columns, from)?,
                 };
                 used += chunks.iter().map(Chunk::len).sum::<usize>();
+                if !chunks.is_empty() {
+                    step.given_end = Some(next);
+                }
                 step.chunks.extend(chunks);
                 // Everything was used only when the last batch was used up; `read.next` may lie beyond a gap after it.
                 step.next = Some(next);
@@ -298,8 +382,8 @@ impl Partition {
         .await?
     }
 
-    fn tail_step(&self, entries: &[TailEntry], limits: ReadLimits) -> Step {
-        let mut step = Step::default();
+    fn tail_step(&self, entries: &[TailEntry], visible: &Visible, limits: ReadLimits) -> Step {
+        let mut step = Step { aborted: visible.decided.aborted().collect(), ..Step::default() };
         let mut bytes = 0;
         for entry in entries {
             let size = entry.batch.size();
@@ -310,6 +394,7 @@ impl Partition {
             step.chunks.push(Chunk::Bytes(Bytes::copy_from_slice(entry.batch.prefix())));
             step.chunks.push(Chunk::Bytes(entry.batch.body().clone()));
             step.next = Some(entry.end());
+            step.given_end = step.next;
             bytes += size;
         }
         Counters::add(&self.inner.shared.counters.tail_read_bytes, bytes);
@@ -344,6 +429,9 @@ impl Partition {
                 break;
             }
             bytes += size;
+            if !chunks.is_empty() {
+                step.given_end = Some(next);
+            }
             step.chunks.extend(chunks);
             if next >= segment.blocks()?[block].range.end {
                 block += 1;

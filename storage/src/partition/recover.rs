@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use weir_model::record_batch::AssignedBatch;
+use weir_model::record_batch::{AssignedBatch, ControlError};
 use weir_model::{Offset, PartitionId, TopicId};
 
 use super::{Inner, Partition, Segment, State};
 use crate::manifest::{PartitionRecord, SegmentRecord};
-use crate::producers::ProducerTable;
+use crate::producers::{Deciding, ProducerTable};
 use crate::segment::SegmentError;
 use crate::shared::Shared;
 use crate::signal::Waiters;
@@ -32,6 +32,14 @@ pub enum RecoverError {
         partition: PartitionId,
         /// Where the next segment was expected.
         at: Offset,
+    },
+    /// A control batch in the WAL says nothing that can be read.
+    #[error("partition {partition}: {source}; run weir doctor")]
+    Control {
+        /// Which partition.
+        partition: PartitionId,
+        /// What is wrong.
+        source: ControlError,
     },
     /// The WAL does not join the last segment, or its own entries do not join.
     #[error(
@@ -92,13 +100,16 @@ impl Partition {
         if next.is_some_and(|end| end != record.sealed_end) {
             return Err(RecoverError::Hole { partition: id, at: record.sealed_end });
         }
+        let has_undecided = segments.values().any(|segment| !segment.is_decided());
         let mut state = State {
             record,
             log_end: record.sealed_end,
             tail: Tail::default(),
             segments,
+            has_undecided,
             sealed_producers: producers.clone(),
             producers,
+            deciding: Deciding::default(),
             local_bytes,
         };
         let now_ms = shared.clock.now_ms();
@@ -110,7 +121,11 @@ impl Partition {
             if entry.start() != state.log_end {
                 return Err(RecoverError::Lost { partition: id, from: state.log_end, to: entry.start() });
             }
-            state.producers.record(entry.batch.header(), now_ms);
+            // What was replayed is durable, markers too: nothing is left to wait for.
+            state
+                .producers
+                .record(&entry.batch, now_ms)
+                .map_err(|source| RecoverError::Control { partition: id, source })?;
             state.log_end = entry.end();
             shared.tail_bytes.add(entry.size);
             state.tail.push(entry);
@@ -125,6 +140,7 @@ impl Partition {
             merging: Mutex::new(()),
             manifest: Mutex::new(()),
             high_watermark,
+            settle_at: AtomicI64::new(i64::MAX),
             closed: AtomicBool::new(false),
             waiters: Waiters::default(),
             shared,

@@ -126,7 +126,7 @@ impl Partition {
         }
         let state = self.inner.state.lock();
         let mut newest = None;
-        for entry in state.tail.iter() {
+        for entry in state.tail.iter().filter(|entry| !entry.is_control()) {
             newest = newest.max(Some(entry.batch.header().max_timestamp));
         }
         newest.is_some_and(|newest| newest >= 0 && newest < now_ms - retention_ms)
@@ -167,6 +167,7 @@ impl Partition {
             let meta: SegmentMeta = segment.meta().clone();
             state.segments.insert(meta.range.start, Segment::Tiered(Arc::new(meta)));
         }
+        state.has_undecided = state.segments.values().any(|segment| !segment.is_decided());
         for segment in gone.iter().chain(&tiered).filter(|segment| segment.is_local()) {
             state.local_bytes = state.local_bytes.saturating_sub(segment.meta().size_bytes);
         }
@@ -208,6 +209,10 @@ fn log_start_after(
     let mut start = record.log_start;
     for segment in segments {
         let meta = segment.meta();
+        // What is undecided may be committed yet, and is kept until it is known.
+        if !segment.is_decided() {
+            break;
+        }
         let over_size = u64::try_from(retention_bytes).is_ok_and(|limit| total - meta.size_bytes >= limit);
         if meta.range.end > record.log_start && !has_expired(meta, retention_ms, now_ms) && !over_size {
             break;
@@ -231,7 +236,7 @@ fn local_copies_to_drop(
     let local = segments.iter().filter(|segment| segment.is_local());
     let mut total = tail_bytes + local.clone().map(|segment| segment.meta().size_bytes).sum::<u64>();
     let mut drop = Vec::new();
-    for meta in local.map(Segment::meta) {
+    for meta in local.take_while(|segment| segment.is_decided()).map(Segment::meta) {
         let over_size = u64::try_from(retention_bytes).is_ok_and(|limit| total > limit);
         if meta.range.end > lake_end || !(has_expired(meta, retention_ms, now_ms) || over_size) {
             break;

@@ -1,5 +1,6 @@
 mod compacting;
 mod merging;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::path::Path;

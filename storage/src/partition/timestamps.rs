@@ -40,9 +40,11 @@ impl Partition {
             }
             let from = meta.range.start.max(log_start);
             let hit = match segment {
-                Segment::Log(segment) => blocking(move || segment.offset_for_timestamp(timestamp_ms, from))
-                    .await??
-                    .map(|found| (found.offset, found.timestamp)),
+                Segment::Log(segment) | Segment::Undecided(segment) => {
+                    blocking(move || segment.offset_for_timestamp(timestamp_ms, from))
+                        .await??
+                        .map(|found| (found.offset, found.timestamp))
+                }
                 Segment::Arrow(segment) => blocking(move || segment.offset_for_timestamp(timestamp_ms, from))
                     .await??
                     .map(|found| (found.offset, found.timestamp)),
@@ -70,7 +72,12 @@ impl Partition {
         }
         let (_, _, segments, tail) = self.snapshot(Isolation::ReadUncommitted);
         let sealed = segments.iter().map(|segment| segment.meta().max_timestamp).max();
-        let newest = tail.iter().map(|entry| entry.batch.header().max_timestamp).max().max(sealed);
+        let newest = tail
+            .iter()
+            .filter(|entry| !entry.is_control())
+            .map(|entry| entry.batch.header().max_timestamp)
+            .max()
+            .max(sealed);
         match newest {
             Some(newest) if newest >= 0 => self.offset_for_timestamp(newest, Isolation::ReadUncommitted).await,
             Some(_) | None => Ok(None),
@@ -91,9 +98,10 @@ impl Partition {
         from: Offset,
         timestamp_ms: i64,
     ) -> Result<Option<TimestampHit>, ReadError> {
-        for entry in
-            tail.iter().filter(|entry| entry.batch.header().max_timestamp >= timestamp_ms && entry.end() > from)
-        {
+        let later = |entry: &&TailEntry| {
+            !entry.is_control() && entry.batch.header().max_timestamp >= timestamp_ms && entry.end() > from
+        };
+        for entry in tail.iter().filter(later) {
             let hit = hit_in_batch(&entry.batch, from, timestamp_ms)
                 .map_err(|source| ReadError::Rows { partition: self.id(), source })?;
             if hit.is_some() {

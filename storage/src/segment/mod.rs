@@ -41,6 +41,9 @@ pub enum SegmentKind {
     Log,
     /// Columns, `.arrow`.
     Arrow,
+    /// Kafka batches as they came, `.log`, of transactions that may be open or aborted, and control batches: what a long
+    /// transaction kept from being sealed, set aside until it is decided.
+    Undecided,
 }
 
 /// What a manifest keeps of a segment.
@@ -143,7 +146,7 @@ impl UnnamedFile {
     /// [`SegmentError::Corrupt`] when it is not a whole segment, [`SegmentError::Io`].
     pub(crate) fn range(&self) -> Result<OffsetRange, SegmentError> {
         match self.kind {
-            SegmentKind::Log => log::range_of_file(&self.path, self.name.base_offset),
+            SegmentKind::Log | SegmentKind::Undecided => log::range_of_file(&self.path, self.name.base_offset),
             SegmentKind::Arrow => arrow::range_of_file(&self.path),
         }
     }
@@ -186,7 +189,7 @@ pub(crate) fn segment_files(dir: &Path, meta: &SegmentMeta) -> Vec<PathBuf> {
 
 fn files_of(path: &Path, kind: SegmentKind) -> Vec<PathBuf> {
     let sidecars: &[&str] = match kind {
-        SegmentKind::Log => &[log::INDEX, log::TIME_INDEX],
+        SegmentKind::Log | SegmentKind::Undecided => &[log::INDEX, log::TIME_INDEX],
         SegmentKind::Arrow => &[],
     };
     sidecars.iter().map(|extension| path.with_extension(extension)).chain([path.to_owned()]).collect()

@@ -51,10 +51,17 @@ impl Storage {
 impl Cleaner {
     /// Waits for the threads, which were told to stop.
     pub(super) fn join(&self) {
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the cleaner had panicked");
+        // The clock, which is the first, may start a worker until it has ended: then that one is waited for too, or it would
+        // keep the directory from being opened again.
+        loop {
+            let threads = std::mem::take(&mut *self.threads.lock());
+            if threads.is_empty() {
+                return;
+            }
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the cleaner had panicked");
+                }
             }
         }
     }

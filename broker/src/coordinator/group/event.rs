@@ -70,6 +70,15 @@ pub enum GroupError {
     /// The topic or partition of a commit does not exist.
     #[error("the topic or partition does not exist")]
     UnknownTopicOrPartition,
+    /// An offset was committed in a transaction that has not ended.
+    #[error("an offset was committed in a transaction that has not ended: try again")]
+    UnstableOffsetCommit,
+    /// The producer of a transaction was fenced.
+    #[error("a newer producer has taken over the transaction")]
+    InvalidProducerEpoch,
+    /// The transaction of a commit ended meanwhile.
+    #[error("the transaction ended while its offsets were on the way")]
+    InvalidTxnState,
 }
 
 /// A JoinGroup request.

@@ -11,6 +11,7 @@ mod member;
 pub mod records;
 mod subscription;
 
+pub(in crate::coordinator) mod log;
 pub(in crate::coordinator) mod offsets;
 pub(in crate::coordinator) mod shard;
 

@@ -84,6 +84,11 @@ impl MemoryLog {
         state.ends[partition] = ids.end;
     }
 
+    /// Offsets without rows: aborted ones, and markers.
+    pub(super) fn append_gap(&self, partition: usize, offsets: i64) {
+        self.state.lock().ends[partition] += offsets;
+    }
+
     pub(super) fn make_again(&self) {
         let mut state = self.state.lock();
         state.id = TopicId::random();

@@ -37,11 +37,12 @@ impl Plan {
     pub(super) fn of(state: &State, config: &TopicConfig, now_ms: i64) -> Option<Self> {
         let record = &state.record;
         let mut segments = Vec::new();
-        for segment in state.segments.values() {
+        // Nothing is compacted at or beyond an open transaction (Kafka's first unstable offset).
+        for segment in state.segments.values().take_while(|segment| segment.is_decided()) {
             match segment {
                 Segment::Log(segment) => segments.push(Arc::clone(segment)),
                 // What is in the lake only cannot be rewritten; what is behind it can.
-                Segment::Arrow(_) | Segment::Tiered(_) => segments.clear(),
+                Segment::Arrow(_) | Segment::Tiered(_) | Segment::Undecided(_) => segments.clear(),
             }
         }
         let first = segments.first()?.meta().range.start;
@@ -58,7 +59,7 @@ impl Plan {
                 meta.range.end <= dirty_start || (in_lake(meta) && is_old(meta))
             })
             .count();
-        let is_whole = cleanable == segments.len();
+        let is_whole = cleanable == segments.len() && !state.has_undecided;
         segments.truncate(cleanable);
         let mut plan = Self {
             cleanable_end: segments.last().map_or(dirty_start, |segment| segment.meta().range.end),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -38,6 +38,7 @@ pub struct LogSegment {
     file: SealedFile,
     meta: Arc<SegmentMeta>,
     index: Arc<Mutex<Option<Arc<SparseIndex>>>>,
+    records_end: Arc<OnceLock<Offset>>,
 }
 
 impl LogSegment {
@@ -47,7 +48,7 @@ impl LogSegment {
     /// [`SegmentError::Io`], or [`SegmentError::Corrupt`] when the size is not the sealed one.
     pub fn open(dir: &Path, meta: &SegmentMeta) -> Result<Self, SegmentError> {
         let file = SealedFile::open(&dir.join(&meta.file), meta.size_bytes)?;
-        Ok(Self { file, meta: Arc::new(meta.clone()), index: Arc::default() })
+        Ok(Self { file, meta: Arc::new(meta.clone()), index: Arc::default(), records_end: Arc::default() })
     }
 
     /// What the manifest keeps of it.
@@ -88,6 +89,59 @@ impl LogSegment {
         Ok(self.slice(first.position, end, self.meta.range.end))
     }
 
+    /// As [`Self::read`], but no batch at or beyond `end`. Walks the headers of what it gives when `end` lies inside.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_below(
+        &self,
+        from: Offset,
+        end: Offset,
+        max_bytes: usize,
+        at_least_one: bool,
+    ) -> Result<LogRead, SegmentError> {
+        if end >= self.meta.range.end {
+            return self.read(from, max_bytes, at_least_one);
+        }
+        let index = self.index()?;
+        let mut walk = HeaderWalk::new(&self.file, self.meta.range, index.position_below(from.get()));
+        let (mut start, mut stop, mut next) = (None, 0, end);
+        while let Some(placed) = walk.next()? {
+            if placed.header.last_offset() < from.get() {
+                continue;
+            }
+            if placed.header.last_offset() >= end.get() {
+                break;
+            }
+            let first = *start.get_or_insert(placed.position);
+            let fits = placed.end() - first <= max_bytes as u64 || (placed.position == first && at_least_one);
+            if !fits {
+                next = at_offset(placed.header.base_offset).max(from);
+                break;
+            }
+            stop = placed.end();
+        }
+        let start = start.unwrap_or(stop);
+        Ok(self.slice(start, stop.max(start), next))
+    }
+
+    /// First offset after the last record: below the end of the range when a gap lies in between.
+    ///
+    /// # Errors
+    /// [`SegmentError::Io`], [`SegmentError::Corrupt`].
+    pub fn records_end(&self) -> Result<Offset, SegmentError> {
+        if let Some(known) = self.records_end.get() {
+            return Ok(*known);
+        }
+        let index = self.index()?;
+        let mut walk = HeaderWalk::new(&self.file, self.meta.range, index.position_below(i64::MAX));
+        let mut end = self.meta.range.start;
+        while let Some(placed) = walk.next()? {
+            end = at_offset(placed.header.last_offset()).next();
+        }
+        Ok(*self.records_end.get_or_init(|| end))
+    }
+
     /// The first record at or above `from` with a timestamp of at least `timestamp`, in offset order, looked for inside
     /// compressed batches, whatever the order of timestamps (S-60).
     ///
@@ -99,7 +153,8 @@ impl LogSegment {
         let mut walk = HeaderWalk::new(&self.file, self.meta.range, index.position_below(least_offset));
         while let Some(placed) = walk.next()? {
             let header = &placed.header;
-            if header.last_offset() < least_offset || header.max_timestamp < timestamp {
+            let is_control = header.attributes.is_control();
+            if header.last_offset() < least_offset || header.max_timestamp < timestamp || is_control {
                 continue;
             }
             let bytes = self.file.read(placed.position, header.total_size() as u64)?;

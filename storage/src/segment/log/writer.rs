@@ -93,6 +93,10 @@ impl LogSegmentWriter {
     }
 
     fn note_timestamps(&mut self, header: &BatchHeader) {
+        // A marker is found by no time, and keeps nothing from expiring.
+        if header.attributes.is_control() {
+            return;
+        }
         let least = match header.attributes.timestamp_type() {
             TimestampType::CreateTime => header.base_timestamp.min(header.max_timestamp),
             // Readers take the batch's max timestamp for every record; the base is still the client's.

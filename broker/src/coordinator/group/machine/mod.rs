@@ -325,6 +325,34 @@ impl Group {
         }
     }
 
+    /// As [`Self::check_commit`], for offsets that are committed in a transaction (KIP-447). Without a member id and a generation it is anybody's, as from
+    /// clients before KIP-447; in the middle of a rebalance it is let through, since it counts only when its member is still of this generation.
+    pub fn check_transactional_commit(
+        &mut self,
+        now: Now,
+        member_id: &str,
+        instance_id: Option<&Arc<str>>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        if generation < 0 && member_id.is_empty() && instance_id.is_none() {
+            return Ok(());
+        }
+        if generation < 0 && self.state == GroupState::Empty {
+            return Ok(());
+        }
+        let id = self.check_member(member_id, instance_id)?;
+        if generation != self.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if matches!(self.state, GroupState::Stable | GroupState::PreparingRebalance) {
+            self.renew_session(now, &id);
+        }
+        Ok(())
+    }
+
     /// The group as its record holds it.
     pub fn metadata(&self) -> GroupMetadata {
         let protocol = self.protocol_name.clone().unwrap_or_else(|| Arc::from(""));

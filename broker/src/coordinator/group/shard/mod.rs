@@ -11,6 +11,7 @@
 
 mod request;
 mod state;
+mod transactional;
 
 #[cfg(test)]
 mod tests;
@@ -26,15 +27,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_model::Clock;
+use weir_storage::AppendError;
+use weir_storage::producers::SequenceError;
 
+use crate::coordinator::group::event::GroupError;
 use crate::coordinator::group::event::Now;
+use crate::coordinator::group::log::{GroupBatch, GroupEntry, GroupLog};
 use crate::coordinator::group::machine::GroupSettings;
-use crate::coordinator::log::{Durability, GroupLog, LogError};
+use crate::coordinator::log::{Durability, LogError};
 
 pub use request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetToCommit};
 pub(in crate::coordinator) use request::{OffsetsDeleted, Request};
 pub(in crate::coordinator) use state::ShardState;
-use state::Write;
+use state::{Scope, Write};
 
 /// Requests that may wait for a shard before connections are held up.
 const MAILBOX: usize = 1_024;
@@ -44,6 +49,8 @@ const MAX_BACKLOG_RECORDS: usize = 20_000;
 const MAX_BATCH_RECORDS: usize = 2_000;
 /// Batches whose durability is awaited at once.
 const MAX_IN_FLIGHT: usize = 16;
+/// How often the log is read again because a transaction in it has lost its end.
+const MAX_LOADS_AGAIN: usize = 3;
 /// Pause after the log could not be read.
 const LOAD_RETRY: Duration = Duration::from_secs(5);
 
@@ -152,11 +159,14 @@ impl Shard {
         }
     }
 
-    /// Everything that waits, up to the size of a batch.
+    /// Everything that waits, up to the size of a batch. What belongs to a transaction goes alone.
     fn next_batch(&mut self) -> Option<Appending> {
         let mut writes = vec![self.backlog.pop_front()?];
         let mut count = writes[0].records.len();
-        while let Some(next) = self.backlog.front()
+        let is_plain = |write: &Write| matches!(write.scope, Scope::Plain);
+        while is_plain(&writes[0])
+            && let Some(next) = self.backlog.front()
+            && is_plain(next)
             && count + next.records.len() <= MAX_BATCH_RECORDS
         {
             count += next.records.len();
@@ -165,8 +175,15 @@ impl Shard {
         self.backlog_records -= count;
         let records: Vec<_> = writes.iter().flat_map(|write| &write.records).cloned().collect();
         let (log, partition) = (Arc::clone(&self.options.log), self.options.partition);
+        let batch = match &writes[0].scope {
+            Scope::Plain => GroupBatch::Records(records),
+            Scope::Transactional { producer, guard } => {
+                GroupBatch::Transactional { producer: *producer, guard: Some(*guard), records }
+            }
+            Scope::Marker(marker) => GroupBatch::Marker(*marker),
+        };
         Some(Box::pin(async move {
-            let ordered = log.append(partition, records).await;
+            let ordered = log.append(partition, batch).await;
             (writes, ordered)
         }))
     }
@@ -176,7 +193,9 @@ impl Shard {
             warn!(partition = self.options.partition, %cause, "group records were not written; clients will try again");
         }
         let now = self.now();
-        for write in writes {
+        let refusal = outcome.as_ref().err().and_then(refusal_of);
+        for mut write in writes {
+            write.refusal = refusal;
             self.state.written(now, write, outcome.is_ok());
         }
     }
@@ -186,10 +205,22 @@ impl Shard {
     async fn load(&mut self) {
         let partition = self.options.partition;
         let begun = Instant::now();
+        let mut again = 0;
         loop {
             match self.try_load().await {
+                // A transaction was sealed between two reads, and its marker with it: now it is decided, and reads so.
+                Ok(_) if again < MAX_LOADS_AGAIN && self.has_lost_markers() => {
+                    again += 1;
+                    self.state = ShardState::new(self.options.settings, self.options.offsets_retention_ms);
+                }
                 Ok(0) => return,
                 Ok(records) => {
+                    if self.has_lost_markers() {
+                        error!(
+                            partition,
+                            "the log of groups holds transactions without an end; their offsets are kept back. Run weir doctor"
+                        );
+                    }
                     info!(partition, records, elapsed_ms = begun.elapsed().as_millis(), "groups loaded");
                     return;
                 }
@@ -208,12 +239,38 @@ impl Shard {
         let mut count = 0;
         while let Some(read) = self.options.log.read(self.options.partition, from).await? {
             let now = self.now();
-            count += read.records.len();
-            for record in read.records {
-                self.state.replay(now, record);
+            count += read.entries.len();
+            for entry in read.entries {
+                match entry {
+                    GroupEntry::Record(record) => self.state.replay(now, record),
+                    GroupEntry::Transactional { producer_id, record } => {
+                        self.state.replay_transactional(producer_id, record);
+                    }
+                    GroupEntry::Marker(marker) => self.state.take_marker(&marker),
+                }
             }
             from = Some(read.next);
         }
         Ok(count)
+    }
+
+    fn has_lost_markers(&self) -> bool {
+        let (log, partition) = (&self.options.log, self.options.partition);
+        self.state.open_producers().into_iter().any(|id| !log.has_open_transaction(partition, id))
+    }
+}
+
+/// What whoever waits for a write is told, where it is more than that the log cannot be written now.
+fn refusal_of(cause: &LogError) -> Option<GroupError> {
+    let LogError::Append(cause) = cause else { return None };
+    match cause {
+        AppendError::Closed => None,
+        AppendError::Marker(_)
+        | AppendError::Sequence(SequenceError::StaleEpoch { .. } | SequenceError::OutOfOrder { .. }) => {
+            Some(GroupError::InvalidProducerEpoch)
+        }
+        AppendError::Sequence(SequenceError::OutsideTransaction { .. } | SequenceError::TransactionEnded { .. }) => {
+            Some(GroupError::InvalidTxnState)
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! What a shard can be asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use weir_model::producer::TxnMarker;
+use weir_storage::TxnGuard;
 
 use crate::coordinator::group::event::{
     GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer,
@@ -10,6 +13,7 @@ use crate::coordinator::group::event::{
 use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::Member;
 use crate::coordinator::group::offsets::CommittedOffset;
+use crate::coordinator::transaction::Producer;
 
 /// A request of one group, or of all groups of the shard. Each is answered through its `reply`; a reply that is dropped
 /// says that the coordinator has stopped.
@@ -38,6 +42,19 @@ pub(in crate::coordinator) enum Request {
     Commit {
         group: Arc<str>,
         commit: Commit,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    /// Offsets that count once the producer's transaction is committed.
+    TransactionalCommit {
+        group: Arc<str>,
+        commit: Commit,
+        producer: Producer,
+        guard: TxnGuard,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    /// The end of a producer's transaction.
+    EndTransaction {
+        marker: TxnMarker,
         reply: oneshot::Sender<Result<(), GroupError>>,
     },
     Fetch {
@@ -108,6 +125,8 @@ pub struct FetchedTopic {
     pub topic: Arc<str>,
     /// Its partitions.
     pub partitions: Vec<(i32, Option<CommittedOffset>)>,
+    /// Those of them that an open transaction committed an offset for (KIP-447).
+    pub unstable: BTreeSet<i32>,
 }
 
 /// A group, in full.

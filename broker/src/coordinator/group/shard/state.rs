@@ -9,18 +9,42 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use weir_model::producer::TxnMarker;
+use weir_storage::TxnGuard;
+
 use super::request::{Commit, FetchedTopic, GroupDescription, GroupListing, OffsetsDeleted, Request};
+use super::transactional::PendingOffsets;
 use crate::coordinator::group::event::{
     Effect, Event, GroupError, JoinAnswer, LeaveAnswer, Now, PersistToken, SyncAnswer, WaiterId,
 };
 use crate::coordinator::group::machine::{Group, GroupSettings, GroupState};
 use crate::coordinator::group::offsets::{CommittedOffset, Offsets, TopicPartition};
 use crate::coordinator::group::records::{Record, RecordKey, RecordValue};
+use crate::coordinator::transaction::Producer;
 
 /// Records to be appended together, and what is to happen then.
 pub(in crate::coordinator) struct Write {
     pub(in crate::coordinator) records: Vec<Record>,
+    pub(in crate::coordinator) scope: Scope,
+    /// Why it was not appended, where whoever waits is told more than that.
+    pub(in crate::coordinator) refusal: Option<GroupError>,
     then: Then,
+}
+
+/// When the records of a write count.
+#[derive(Debug, Clone)]
+pub(in crate::coordinator) enum Scope {
+    /// At once.
+    Plain,
+    /// When the producer's transaction is committed.
+    Transactional {
+        /// Whose transaction.
+        producer: Producer,
+        /// What it was verified against.
+        guard: TxnGuard,
+    },
+    /// It has none: it is the end of a transaction.
+    Marker(TxnMarker),
 }
 
 impl Write {
@@ -31,7 +55,7 @@ impl Write {
     }
 }
 
-enum Then {
+pub(super) enum Then {
     Persisted { group: Arc<str>, token: PersistToken },
     Committed { reply: oneshot::Sender<Result<(), GroupError>> },
     Deleted { group: Arc<str>, reply: Option<oneshot::Sender<Result<(), GroupError>>> },
@@ -64,6 +88,8 @@ pub(in crate::coordinator) struct ShardState {
     waiters: HashMap<WaiterId, Waiter>,
     next_waiter: u64,
     outbox: Vec<Write>,
+    /// Offsets of open transactions.
+    pub(super) pending: PendingOffsets,
 }
 
 impl ShardState {
@@ -76,6 +102,7 @@ impl ShardState {
             waiters: HashMap::new(),
             next_waiter: 0,
             outbox: Vec::new(),
+            pending: PendingOffsets::default(),
         }
     }
 
@@ -83,9 +110,12 @@ impl ShardState {
     pub(in crate::coordinator) fn replay(&mut self, now: Now, record: Record) {
         match (record.key, record.value) {
             (RecordKey::Offset { group, topic, partition }, Some(RecordValue::Offset(committed))) => {
-                self.entry(&group).offsets.set((topic, partition), Some(committed));
+                let partition = (topic, partition);
+                self.pending.overtake(&group, &partition);
+                self.entry(&group).offsets.set(partition, Some(committed));
             }
             (RecordKey::Offset { group, topic, partition }, _) => {
+                self.pending.overtake(&group, &(topic.clone(), partition));
                 if let Some(entry) = self.groups.get_mut(&group) {
                     entry.offsets.set((topic, partition), None);
                     self.settle(&group);
@@ -137,6 +167,10 @@ impl ShardState {
                 self.apply(now, &group, Event::Leave(waiter, members));
             }
             Request::Commit { group, commit, reply } => self.commit(now, &group, commit, reply),
+            Request::TransactionalCommit { group, commit, producer, guard, reply } => {
+                self.commit_in_transaction(now, &group, commit, (producer, guard), reply);
+            }
+            Request::EndTransaction { marker, reply } => self.end_transaction(marker, reply),
             Request::Fetch { group, wanted, reply } => send(reply, self.fetch(&group, wanted)),
             Request::Describe { group, reply } => send(reply, self.describe(&group)),
             Request::List { reply } => send(reply, self.list()),
@@ -171,19 +205,33 @@ impl ShardState {
         let mut touched = BTreeSet::new();
         for record in write.records {
             let RecordKey::Offset { group, topic, partition } = record.key else { continue };
-            let Some(entry) = self.groups.get_mut(&group) else { continue };
             let partition = (topic, partition);
-            entry.offsets.finish(&partition);
-            if durable {
-                let committed = match record.value {
-                    Some(RecordValue::Offset(committed)) => Some(committed),
-                    _ => None,
-                };
-                entry.offsets.set(partition, committed);
+            let committed = match record.value {
+                Some(RecordValue::Offset(committed)) => Some(committed),
+                _ => None,
+            };
+            if let Some(entry) = self.groups.get_mut(&group) {
+                entry.offsets.finish(&partition);
+            }
+            match (&write.scope, committed) {
+                (Scope::Transactional { producer, .. }, Some(committed)) if durable => {
+                    self.pending.add(producer.id, &group, partition, committed);
+                }
+                (Scope::Plain, committed) if durable => {
+                    // Also of a group that has nothing but what open transactions committed.
+                    self.pending.overtake(&group, &partition);
+                    if let Some(entry) = self.groups.get_mut(&group) {
+                        entry.offsets.set(partition, committed);
+                    }
+                }
+                (Scope::Plain | Scope::Transactional { .. } | Scope::Marker(_), _) => {}
             }
             touched.insert(group);
         }
-        let failure = GroupError::CoordinatorNotAvailable;
+        if let (Scope::Marker(marker), true) = (&write.scope, durable) {
+            self.take_marker(marker);
+        }
+        let failure = write.refusal.unwrap_or(GroupError::CoordinatorNotAvailable);
         match write.then {
             Then::Nothing => {}
             Then::TopicForgotten { reply } => send(reply, ()),
@@ -220,7 +268,8 @@ impl ShardState {
                 .filter(|((topic, _), committed)| self.is_expired(&entry.group, topic, committed, now.wall_ms))
                 .map(|(partition, _)| partition.clone())
                 .collect();
-            let nothing_left = entry.offsets.partitions().len() == expired.len();
+            // A group that an open transaction committed to is in use.
+            let nothing_left = entry.offsets.partitions().len() == expired.len() && !self.pending.has_any(&id);
             if nothing_left && entry.group.is_idle() {
                 self.begin_delete(&id, None);
             } else if !expired.is_empty() {
@@ -300,6 +349,25 @@ impl ShardState {
         self.settle(id);
     }
 
+    /// Whether a member may commit in a transaction (KIP-447). Allowed in the middle of a rebalance too, since the member's offsets are fenced by its generation.
+    pub(super) fn check_transactional_commit(
+        &mut self,
+        now: Now,
+        id: &Arc<str>,
+        commit: &Commit,
+    ) -> Result<(), GroupError> {
+        if commit.generation >= 0 && !self.groups.contains_key(id) {
+            return Err(GroupError::IllegalGeneration);
+        }
+        let instance_id = commit.instance_id.as_ref();
+        self.entry(id).group.check_transactional_commit(now, &commit.member_id, instance_id, commit.generation)
+    }
+
+    /// An offset that a committed transaction brought.
+    pub(super) fn set_offset(&mut self, id: &Arc<str>, partition: TopicPartition, committed: CommittedOffset) {
+        self.entry(id).offsets.set(partition, Some(committed));
+    }
+
     fn fetch(&self, id: &str, wanted: Option<Vec<(Arc<str>, Vec<i32>)>>) -> Vec<FetchedTopic> {
         let entry = self.groups.get(id);
         let Some(wanted) = wanted else {
@@ -308,20 +376,38 @@ impl ShardState {
                 let found = (*partition, Some(committed.clone()));
                 match topics.last_mut().filter(|last| last.topic == *topic) {
                     Some(last) => last.partitions.push(found),
-                    None => topics.push(FetchedTopic { topic: topic.clone(), partitions: vec![found] }),
+                    None => topics.push(FetchedTopic {
+                        topic: topic.clone(),
+                        partitions: vec![found],
+                        unstable: BTreeSet::new(),
+                    }),
                 }
             }
-            return topics;
+            return self.mark_unstable(id, topics);
         };
         let committed =
             |topic: &Arc<str>, partition| entry.and_then(|entry| entry.offsets.get(topic, partition)).cloned();
-        wanted
+        let topics = wanted
             .into_iter()
             .map(|(topic, partitions)| FetchedTopic {
                 partitions: partitions.into_iter().map(|partition| (partition, committed(&topic, partition))).collect(),
                 topic,
+                unstable: BTreeSet::new(),
             })
-            .collect()
+            .collect();
+        self.mark_unstable(id, topics)
+    }
+
+    fn mark_unstable(&self, id: &str, mut topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
+        let id = Arc::from(id);
+        if self.pending.has_any(&id) {
+            for fetched in &mut topics {
+                let indexes = fetched.partitions.iter().map(|(index, _)| *index);
+                let unstable = indexes.filter(|index| self.pending.has(&id, &(fetched.topic.clone(), *index)));
+                fetched.unstable = unstable.collect();
+            }
+        }
+        topics
     }
 
     fn describe(&self, id: &str) -> Option<GroupDescription> {
@@ -371,7 +457,11 @@ impl ShardState {
             }
             return;
         }
-        let partitions = entry.offsets.partitions();
+        let mut partitions = entry.offsets.partitions();
+        // What is committed in a transaction does not come back after this.
+        partitions.extend(self.pending.partitions(id).cloned());
+        partitions.sort();
+        partitions.dedup();
         let mut records: Vec<Record> =
             partitions.into_iter().map(|partition| offset_tombstone(id, partition)).collect();
         records.push(Record::tombstone(RecordKey::Group { group: id.clone() }));
@@ -407,7 +497,8 @@ impl ShardState {
             .iter()
             .map(|(topic, _)| entry.group.subscribes_to(topic).then_some(GroupError::SubscribedToTopic))
             .collect();
-        let known: BTreeSet<TopicPartition> = entry.offsets.partitions().into_iter().collect();
+        let mut known: BTreeSet<TopicPartition> = entry.offsets.partitions().into_iter().collect();
+        known.extend(self.pending.partitions(id).cloned());
         let records: Vec<Record> = partitions
             .into_iter()
             .zip(&errors)
@@ -423,8 +514,13 @@ impl ShardState {
 
     fn forget_topic(&mut self, topic: &Arc<str>, reply: oneshot::Sender<()>) {
         let mut records = Vec::new();
-        for (id, entry) in &self.groups {
-            let of_topic = entry.offsets.partitions().into_iter().filter(|(name, _)| name == topic);
+        let mut groups: BTreeSet<Arc<str>> = self.groups.keys().cloned().collect();
+        groups.extend(self.pending.groups().cloned());
+        for id in &groups {
+            let known = self.groups.get(id).map(|entry| entry.offsets.partitions()).unwrap_or_default();
+            let mut known: BTreeSet<TopicPartition> = known.into_iter().collect();
+            known.extend(self.pending.partitions(id).cloned());
+            let of_topic = known.into_iter().filter(|(name, _)| name == topic);
             records.extend(of_topic.map(|partition| offset_tombstone(id, partition)));
         }
         if records.is_empty() {
@@ -435,6 +531,10 @@ impl ShardState {
     }
 
     fn write(&mut self, records: Vec<Record>, then: Then) {
+        self.write_scoped(records, then, Scope::Plain);
+    }
+
+    pub(super) fn write_scoped(&mut self, records: Vec<Record>, then: Then, scope: Scope) {
         for record in &records {
             if let RecordKey::Offset { group, topic, partition } = &record.key
                 && let Some(entry) = self.groups.get_mut(group)
@@ -442,7 +542,7 @@ impl ShardState {
                 entry.offsets.begin(&(topic.clone(), *partition));
             }
         }
-        self.outbox.push(Write { records, then });
+        self.outbox.push(Write { records, scope, refusal: None, then });
     }
 
     fn park(&mut self, waiter: Waiter) -> WaiterId {
@@ -493,7 +593,7 @@ impl ShardState {
     }
 
     /// Brings the timer set up to date with the group, and drops a group that left no trace.
-    fn settle(&mut self, id: &Arc<str>) {
+    pub(super) fn settle(&mut self, id: &Arc<str>) {
         let Some(entry) = self.groups.get_mut(id) else { return };
         let deadline = entry.group.deadline();
         if deadline != entry.timer {
