@@ -114,7 +114,7 @@ class Producer:
         self.settled(topic, before + len(rows or (b"v",)) + 1, partition)
 
     def settled(self, topic: Topic, end: int, partition: int = 0) -> None:
-        """Wait until the log ends there and nothing is open."""
+        """Wait until the log ends there and nothing is open; a restarted Kafka takes its time to abort what timed out."""
         self.t.until(
             f"the log to end at {end}",
             lambda: (
