@@ -120,6 +120,7 @@ class Producer:
             lambda: (
                 self.t.offsets(topic, partition)[1] == end and self.t.offsets(topic, partition, isolation=1)[1] == end
             ),
+            timeout=60,
         )
 
     def offsets_to_group(self, group: str, version: int = 3) -> dict:

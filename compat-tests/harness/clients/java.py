@@ -8,7 +8,7 @@ from __future__ import annotations
 from .. import jvm
 from ..record import Record
 from .base import EVERYTHING, REPLACE_CONFIG, Client, GroupMember, Refused
-from .rust import encode, record_of
+from .program import encode, record_of
 
 MAIN = "io.weir.compat.Main"
 
