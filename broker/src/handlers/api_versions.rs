@@ -126,6 +126,8 @@ mod tests {
         match key {
             // Decoders of our own, `weir_protocol::offsets_by_id`.
             8 | 9 => 10,
+            // Laid out as version 10, `weir_protocol::versions::layout_version`.
+            2 => 11,
             _ => kafka_protocol::messages::ApiKey::try_from(key).expect("a known key").valid_versions().max,
         }
     }
