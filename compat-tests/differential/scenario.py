@@ -277,9 +277,9 @@ class Stage:
         found = []
         for timestamp in (-2, -1):
             parts = [{"partition_index": partition, "timestamp": timestamp}]
-            answer = self.call(
-                "ListOffsets", 7, isolation_level=isolation, topics=[{"name": topic.name, "partitions": parts}]
-            )
+            # As a consumer: to a replica Kafka answers the log's end, whatever the isolation.
+            wanted = {"replica_id": -1, "isolation_level": isolation}
+            answer = self.call("ListOffsets", 7, **wanted, topics=[{"name": topic.name, "partitions": parts}])
             found.append(answer["topics"][0]["partitions"][0]["offset"])
         return found[0], found[1]
 

@@ -417,3 +417,15 @@ async fn s70_offsets_of_a_deleted_topic_do_not_come_back_with_a_transaction() {
     assert_eq!(committed(&coordinator, "g").await, None);
     coordinator.stop().await;
 }
+
+#[tokio::test]
+async fn s85_a_group_with_offsets_of_an_open_transaction_is_deleted_with_them() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let producer = Producer { id: 1, epoch: 0 };
+    commit_in(&coordinator, "g", producer, 5).await;
+    assert_eq!(coordinator.delete(group("g")).await.wait().await, Ok(Ok(())));
+    end(&coordinator, "g", marker(producer, TxnOutcome::Commit)).await;
+    assert_eq!(committed(&coordinator, "g").await, None);
+    coordinator.stop().await;
+}

@@ -345,14 +345,17 @@ impl Transaction {
         Prepared::Log(self.go_prepared(next, now_ms, outcome, version))
     }
 
-    /// Aborts the open transaction and fences its producer: a new instance takes over, or time is up. The epoch goes up by one for the fence, and by one
-    /// more because the transaction ends.
+    /// Aborts the open transaction and fences its producer: a new instance takes over, or time is up. The epoch goes up by one for the fence, and under the
+    /// second version by one more because the transaction ends.
     fn fence(&mut self, now_ms: i64) -> Transition {
+        let version = self.current.client_version;
         let mut next = self.current.clone();
         let fenced = next.producer_epoch.saturating_add(1);
-        next.last_producer_epoch = Some(fenced);
-        next.producer_epoch = fenced.saturating_add(1);
-        self.go_prepared(next, now_ms, TxnOutcome::Abort, ClientVersion::V2)
+        (next.producer_epoch, next.last_producer_epoch) = match version {
+            ClientVersion::V0 | ClientVersion::V1 => (fenced, None),
+            ClientVersion::V2 => (fenced.saturating_add(1), Some(fenced)),
+        };
+        self.go_prepared(next, now_ms, TxnOutcome::Abort, version)
     }
 
     fn go_prepared(

@@ -519,6 +519,10 @@ impl ShardState {
     }
 
     fn delete(&mut self, id: &Arc<str>, reply: oneshot::Sender<Result<(), GroupError>>) {
+        if self.pending.has_any(id) {
+            // A group that has nothing but what an open transaction committed is one.
+            self.entry(id);
+        }
         let checked = match self.groups.get(id) {
             None => Err(GroupError::GroupIdNotFound),
             Some(entry) if entry.deleting => Err(GroupError::GroupIdNotFound),

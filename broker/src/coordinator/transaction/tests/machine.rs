@@ -194,6 +194,16 @@ fn s94_a_new_instance_aborts_what_the_old_one_left_open_and_asks_again() {
 }
 
 #[test]
+fn under_the_first_version_a_fence_takes_one_epoch() {
+    let mut bench = Bench::at(TransactionState::Ongoing, 3);
+    let metadata = bench.transaction.current().clone();
+    bench.transaction = Transaction::replayed(TransactionMetadata { client_version: ClientVersion::V0, ..metadata });
+    assert_eq!(bench.init(None), Ok(producer(1, 4)));
+    bench.complete();
+    assert_eq!(bench.init(None), Ok(producer(1, 5)));
+}
+
+#[test]
 fn s97_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced() {
     let mut bench = Bench::at(TransactionState::Ongoing, 3);
     assert_eq!(bench.transaction.time_out(i64::from(TIMEOUT)), None);
