@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.captured import FOLDER, Captured
-from harness.clients import ALL, Client
+from harness.clients import BY_NAME, Client
 from harness.clients.base import (
     ADMIN,
     ALTER_CONFIG,
@@ -57,7 +57,6 @@ VERSIONS = {
     "confluent-kafka": lambda: python_version("confluent-kafka"),
     "kafka-python": lambda: python_version("kafka-python"),
     "aiokafka": lambda: python_version("aiokafka"),
-    "rdkafka-rust": lambda: "0.39",
     "kcat": lambda: "1.7.1 with librdkafka 2.0.2",
     "franz-go": lambda: go_version("github.com/twmb/franz-go"),
     "sarama": lambda: go_version("github.com/IBM/sarama"),
@@ -181,16 +180,15 @@ def codec_of(frame: bytes) -> int:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or [client.name for client in ALL] + ["java"]
+    wanted = sys.argv[1:] or list(VERSIONS)
     with recorded_kafka() as (kafka, recorder):
         for name in wanted:
             recorder.frames.clear()
             topic = f"captured-{name}"
-            client = next((client for client in ALL if client.name == name), None)
-            if client is None:
+            if name == "java":
                 java(kafka, topic, recorder)
             else:
-                work(client, kafka, topic, recorder)
+                work(BY_NAME[name], kafka, topic, recorder)
             print(f"{name}: {write(name, recorder.frames)} frames of {len(recorder.frames)}")
 
 

@@ -114,12 +114,13 @@ class Producer:
         self.settled(topic, before + len(rows or (b"v",)) + 1, partition)
 
     def settled(self, topic: Topic, end: int, partition: int = 0) -> None:
-        """Wait until the log ends there and nothing is open."""
+        """Wait until the log ends there and nothing is open; a restarted Kafka takes its time to abort what timed out."""
         self.t.until(
             f"the log to end at {end}",
             lambda: (
                 self.t.offsets(topic, partition)[1] == end and self.t.offsets(topic, partition, isolation=1)[1] == end
             ),
+            timeout=60,
         )
 
     def offsets_to_group(self, group: str, version: int = 3) -> dict:

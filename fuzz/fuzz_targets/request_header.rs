@@ -4,7 +4,6 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weir_protocol::RequestHeader;
-use weir_table::ReadOptions;
 
 fuzz_target!(|data: &[u8]| {
     let frame = Bytes::copy_from_slice(data);
@@ -13,7 +12,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(frame.ends_with(&body));
         for text in header.client_id.iter().chain(&header.extension) {
             assert!(text.len() <= frame.len());
-            let _ = ReadOptions::from_client_id(text);
         }
     }
 });

@@ -117,7 +117,7 @@ def min_bytes_is_waited_for(t):
     topic = t.topic()
     t.append(topic, b"a" * 100)
     size = len(batch.make(b"a" * 100))
-    t.see("enough", timed(t, "enough", topic, 0, 0.4, max_wait_ms=600, min_bytes=size)["high_watermark"])
+    t.see("enough", timed(t, "enough", topic, 0, 2, max_wait_ms=4000, min_bytes=size)["high_watermark"])
     found = timed(t, "one more", topic, 0.55, 3, max_wait_ms=600, min_bytes=size + 1)
     t.see("still answers what there is", len(batch.split(found["records"])))
 
@@ -126,8 +126,8 @@ def min_bytes_is_waited_for(t):
 def no_wait_asked(t):
     topic = t.topic()
     for wait, least in ((0, 0), (-1, 0)):
-        t.see(f"wait {wait}", timed(t, f"wait {wait}", topic, least, 0.4, max_wait_ms=wait, min_bytes=1000))
-    t.see("min bytes 0", timed(t, "min bytes 0", topic, 0, 0.4, max_wait_ms=3000, min_bytes=0)["error_code"])
+        t.see(f"wait {wait}", timed(t, f"wait {wait}", topic, least, 2, max_wait_ms=wait, min_bytes=1000))
+    t.see("min bytes 0", timed(t, "min bytes 0", topic, 0, 2, max_wait_ms=4000, min_bytes=0)["error_code"])
 
 
 @scenario("S-49")

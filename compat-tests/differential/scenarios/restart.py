@@ -105,7 +105,7 @@ def classic_members(t):
     name = t.name("g")
     t.coordinator(name)
     member = Member(t, name)
-    member.settle(session=30_000, version=3)
+    member.settle(session=300_000, version=3)
     yield
     t.coordinator(name)
     member.conn = t.connect()
@@ -119,7 +119,7 @@ def static_members(t):
     name = t.name("g")
     t.coordinator(name)
     member = Member(t, name, instance="i1")
-    member.join(session=30_000)
+    member.join(session=300_000)
     member.sync({member.id: b"mine"})
     yield
     t.coordinator(name)
