@@ -315,7 +315,8 @@ async fn commit_in(coordinator: &GroupCoordinator, name: &str, producer: Produce
 
 async fn is_unstable(coordinator: &GroupCoordinator, name: &str) -> bool {
     let wanted = Some(vec![(group("t"), vec![0])]);
-    let topics = coordinator.fetch(group(name), wanted).await.wait().await.expect("served");
+    let fetched = coordinator.fetch(group(name), wanted, None).await.wait().await.expect("served");
+    let topics = fetched.expect("no member is named");
     !topics[0].unstable.is_empty()
 }
 

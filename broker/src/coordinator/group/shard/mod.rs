@@ -231,7 +231,7 @@ impl Shard {
                 // A transaction was sealed between two reads, and its marker with it: now it is decided, and reads so.
                 Ok(_) if again < MAX_LOADS_AGAIN && self.has_lost_markers() => {
                     again += 1;
-                    self.state = ShardState::new(self.options.settings, self.options.offsets_retention_ms);
+                    self.state = empty_state(&self.options);
                 }
                 Ok(0) => return,
                 Ok(records) => {
