@@ -10,7 +10,7 @@ use super::RequestContext;
 use crate::coordinator::errors::group_config_error;
 use crate::coordinator::group_configs::GroupConfigError;
 use crate::topics::errors::{message, topic_error};
-use crate::topics::{ConfigChange, TopicError};
+use crate::topics::{ConfigChange, ConfigOperation, TopicError};
 
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
@@ -108,8 +108,21 @@ async fn change_broker(
     let layer = layer(context, name)?;
     match wanted {
         Wanted::All(configs) => topics.replace_broker_configs(layer, whole(configs)?, validate_only).await,
-        Wanted::Some(changes) => topics.change_broker_configs(layer, &changes, validate_only).await,
+        Wanted::Some(mut changes) => {
+            changes.retain(|change| !removes_a_throttle(change));
+            topics.change_broker_configs(layer, &changes, validate_only).await
+        }
     }
+}
+
+/// There are no replicas to throttle, so a throttle is never set, and its removal is done. `kafka-reassign-partitions --verify` asks for it each time.
+fn removes_a_throttle(change: &ConfigChange) -> bool {
+    const THROTTLES: [&str; 3] = [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ];
+    change.operation == ConfigOperation::Delete && THROTTLES.contains(&change.name.as_str())
 }
 
 async fn change_group(

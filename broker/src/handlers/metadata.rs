@@ -106,7 +106,8 @@ async fn one(
     allow_creation: bool,
     wants_operations: bool,
 ) -> MetadataResponseTopic {
-    let Some(wire_name) = &asked.name else {
+    // An id goes before any name: the Java client asks by id with an empty name, not a null one (KIP-516).
+    let Some(wire_name) = asked.name.as_ref().filter(|_| asked.topic_id.is_nil()) else {
         let found = context.broker.storage.topics().get(TopicId::from_uuid(asked.topic_id)).cloned();
         return match found {
             Some(topic) => describe(context, &topic, wants_operations),
