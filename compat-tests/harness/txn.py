@@ -289,9 +289,10 @@ class WireProducer:
         self.who = Identity(-1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
 
-    def init(self, timeout_ms: int = 60_000, expected: Identity = Identity(-1, -1), version: int = 5):
+    def init(self, timeout_ms: int = 60_000, expected: Identity | None = None, version: int = 5):
         """The answer, once it is not that the coordinator is busy."""
         asked = {"transactional_id": self.id, "transaction_timeout_ms": timeout_ms}
+        expected = expected or Identity(-1, -1)
         asked |= {"producer_id": expected.id, "producer_epoch": expected.epoch}
 
         def settled():

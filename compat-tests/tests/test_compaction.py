@@ -11,10 +11,10 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from conftest import SHARED_SETTINGS, start_server
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
-from conftest import SHARED_SETTINGS, start_server
 from harness.process import wait_until
 from harness.wire import Wire
 

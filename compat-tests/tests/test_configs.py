@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-
 from conftest import SHARED_SETTINGS, start_server
+
 from harness.wire import Wire
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 import eos_chain
+import pytest
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.timeout(400)]
 
