@@ -28,6 +28,6 @@ bench: ## Apache Kafka 4.2 beside Weir in one run: CPU-seconds per GB, MB/s, goa
 lint: ## rustfmt, clippy, docs that no longer match the code
 	@scripts/lint
 
-docs: ## write the generated parts of the docs again (docs/configuration.md, the APIs in COMPAT.md)
+docs: ## write the generated parts of the docs again (docs/configuration.md, APIs and differences in COMPAT.md)
 	@scripts/configuration-docs
 	@scripts/compat-table

@@ -16,7 +16,12 @@ from harness.kafka_peer import ApacheKafka
 from harness.process import ServerProcess
 
 # A first join must not wait three seconds for others in every test.
-SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+# Members of consumer-protocol groups must not have to wait five seconds for their next heartbeat.
+SHARED_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
 
 _matrix: dict[str, dict[str, str]] = {}
 # What only some programs do: feature -> program -> outcome.

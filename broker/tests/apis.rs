@@ -64,6 +64,11 @@ async fn ask(client: &mut Client, key: i16, version: i16) {
         21 DeleteRecordsRequest
         22 InitProducerIdRequest
         23 OffsetForLeaderEpochRequest
+        24 AddPartitionsToTxnRequest
+        25 AddOffsetsToTxnRequest
+        26 EndTxnRequest
+        27 WriteTxnMarkersRequest
+        28 TxnOffsetCommitRequest
         29 DescribeAclsRequest
         30 CreateAclsRequest
         31 DeleteAclsRequest
@@ -80,11 +85,14 @@ async fn ask(client: &mut Client, key: i16, version: i16) {
         48 DescribeClientQuotasRequest
         49 AlterClientQuotasRequest
         50 DescribeUserScramCredentialsRequest
+        51 AlterUserScramCredentialsRequest
         55 DescribeQuorumRequest
         60 DescribeClusterRequest
         61 DescribeProducersRequest
         65 DescribeTransactionsRequest
         66 ListTransactionsRequest
+        68 ConsumerGroupHeartbeatRequest
+        69 ConsumerGroupDescribeRequest
         74 ListConfigResourcesRequest
         75 DescribeTopicPartitionsRequest
     }
@@ -99,7 +107,12 @@ async fn every_advertised_version_of_every_api_is_answered() {
     for api in table {
         // Produce 0 to 2 are advertised and closed, see the connection's tests.
         let lowest = if api.api_key == 0 { 3 } else { api.min_version };
-        for version in lowest..=api.max_version {
+        // What the crate does not encode is asked with captured requests and by other clients' own encoders (compat-tests).
+        let encodable = match api.api_key {
+            8 | 9 => 9,
+            _ => api.max_version,
+        };
+        for version in lowest..=encodable {
             let asked = ask(&mut client, api.api_key, version);
             tokio::time::timeout(Duration::from_secs(10), asked)
                 .await
@@ -381,9 +394,9 @@ async fn there_are_no_quotas_credentials_or_transactions() {
         let refused = &client.call(version, &request).await.entries[0];
         assert_eq!(
             (refused.error_code, refused.entity[0].entity_type.as_str(), &refused.entity[0].entity_name),
-            (42, "user", &None)
+            (0, "user", &None)
         );
-        assert!(refused.error_message.as_deref().is_some_and(|message| message.contains("not built")));
+        assert_eq!(refused.error_message, None, "nothing was asked to be changed");
     }
 
     let everybody = client.call(0, &DescribeUserScramCredentialsRequest::default().with_users(None)).await;

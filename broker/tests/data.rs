@@ -337,17 +337,6 @@ async fn a_retried_batch_of_an_idempotent_producer_is_answered_with_its_first_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transactional_id_is_refused_for_good() {
-    let broker = Running::start(&[]).await;
-    let mut client = broker.client().await;
-    let request = InitProducerIdRequest::default()
-        .with_transactional_id(Some(StrBytes::from_static_str("tx").into()))
-        .with_transaction_timeout_ms(60_000);
-    let response = client.call(4, &request).await;
-    assert_eq!((response.error_code, response.producer_id.0), (53, -1));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn log_append_time_is_stamped_stored_and_answered() {
     let broker = Running::start(&[]).await;
     broker.topic("t", 1, &[("message.timestamp.type", "LogAppendTime")]).await;
@@ -488,22 +477,39 @@ async fn fetches_outside_the_log_and_of_unknown_partitions_have_their_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fetch_session_is_never_given_out_and_never_found() {
-    let broker = Running::start(&[]).await;
+async fn a_fetch_session_tells_what_changed() {
+    let broker = Running::start(&["max.incremental.fetch.session.cache.slots=1"]).await;
     broker.topic("t", 1, &[]).await;
     let mut client = broker.client().await;
     produced(&mut client, "t", batch(Compression::None, &[b"a"])).await;
-    // Without one, opening one, closing one: full fetches. Going on with one: there is none.
-    for (id, epoch, code) in
-        [(0, -1, 0), (0, 0, 0), (7, 0, 0), (7, -1, 0), (7, 1, 70), (0, 1, 70), (7, i32::MAX, 70), (7, -2, 70)]
-    {
+    let session = |id: i32, epoch: i32, partitions: Vec<FetchPartition>| {
+        fetch_request("t", partitions).with_session_id(id).with_session_epoch(epoch)
+    };
+    // What is no session: its error alone.
+    for (id, epoch) in [(7, 1), (0, 1), (7, i32::MAX), (7, -2)] {
         for version in [7, 12] {
-            let request = fetch_request("t", vec![ask(0)]).with_session_id(id).with_session_epoch(epoch);
-            let response = client.call(version, &request).await;
-            assert_eq!((response.error_code, response.session_id), (code, 0), "session {id} epoch {epoch}");
-            assert_eq!(response.responses.len(), usize::from(code == 0), "session {id} epoch {epoch}");
+            let response = client.call(version, &session(id, epoch, vec![ask(0)])).await;
+            assert_eq!((response.error_code, response.session_id), (70, 0), "session {id} epoch {epoch}");
+            assert_eq!(response.responses.len(), 0, "session {id} epoch {epoch}");
         }
     }
+    // Without one, closing one: full fetches outside of sessions.
+    for id in [0, 7] {
+        let response = client.call(12, &session(id, -1, vec![ask(0)])).await;
+        assert_eq!((response.error_code, response.session_id, response.responses.len()), (0, 0, 1));
+    }
+    let opened = client.call(12, &session(0, 0, vec![ask(0)])).await;
+    assert!(opened.session_id > 0);
+    assert_eq!(opened.responses.len(), 1);
+    let crowded = client.call(12, &session(0, 0, vec![ask(0)])).await;
+    assert_eq!((crowded.session_id, crowded.responses.len()), (0, 1), "there is one slot");
+    let same = client.call(12, &session(opened.session_id, 1, vec![ask(1)])).await;
+    assert_eq!((same.error_code, same.session_id, same.responses.len()), (0, opened.session_id, 0));
+    produced(&mut client, "t", batch(Compression::None, &[b"b"])).await;
+    let mut news = session(opened.session_id, 2, Vec::new());
+    news.topics.clear();
+    let news = client.call(12, &news).await;
+    assert_eq!(news.responses[0].partitions[0].high_watermark, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

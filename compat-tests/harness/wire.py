@@ -12,8 +12,14 @@ import struct
 from kafka.protocol.api_message import ApiMessage
 from kafka.record.util import calc_crc32c
 
-for _module in ("producer", "consumer", "metadata", "admin"):
-    importlib.import_module(f"kafka.protocol.{_module}")
+for _module in (
+    "kafka.protocol.producer",
+    "kafka.protocol.consumer",
+    "kafka.protocol.metadata",
+    "kafka.protocol.admin",
+):
+    importlib.import_module(_module)
+importlib.import_module("harness.messages")
 
 
 def _messages(kind: str) -> dict[int, type]:

@@ -55,6 +55,8 @@ def copy(spark: SparkSession, bootstrap: str, source: str, target: str, checkpoi
     sys.stdin.read()
     if (error := query.exception()) is not None:
         raise error
+    # A batch that is stopped before its commit is in the checkpoint is written again by the next query.
+    query.processAllAvailable()
     query.stop()
     print_totals(batch(spark, bootstrap, target))
 

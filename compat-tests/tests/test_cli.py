@@ -135,16 +135,13 @@ def test_kafka_configs_of_groups(on, topic):
     on("kafka-configs", "--alter", *group, "--delete-config", "consumer.session.timeout.ms")
 
 
-@tool("kafka-client-metrics: a subscription made, described, deleted")
-def test_kafka_client_metrics(on, topic):
-    metrics = ("--name", f"{topic}-metrics")
+@pytest.mark.weir_only
+@tool("kafka-client-metrics: refused by name, as telemetry is not built")
+def test_kafka_client_metrics_are_refused_by_name(on, topic):
     asked = ("--metrics", "org.apache.kafka.producer.", "--interval", "60000", "--match", "client_software_name=x")
-    on("kafka-client-metrics", "--alter", *metrics, *asked)
-    assert f"{topic}-metrics" in on("kafka-client-metrics", "--list").lines
-    said = on("kafka-client-metrics", "--describe", *metrics)
-    assert "interval.ms=60000" in said.output and "metrics=org.apache.kafka.producer." in said.output
-    on("kafka-client-metrics", "--delete", *metrics)
-    assert f"{topic}-metrics" not in on("kafka-client-metrics", "--list").lines
+    said = on("kafka-client-metrics", "--alter", "--name", topic, *asked, code=1)
+    assert "subscriptions to clients' metrics are not built" in said.output + said.errors
+    assert topic not in on("kafka-client-metrics", "--list").lines
 
 
 @tool("kafka-console-producer and kafka-console-consumer: keys, headers, group, formats")

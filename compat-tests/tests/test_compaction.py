@@ -11,10 +11,10 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from conftest import SHARED_SETTINGS, start_server
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
-from conftest import SHARED_SETTINGS, start_server
 from harness.process import wait_until
 from harness.wire import Wire
 
@@ -43,7 +43,9 @@ def producer(server, **options) -> Producer:
 def produce(sender: Producer, topic: str, key: bytes | None, value: bytes | None) -> int:
     """Sends one record and answers its offset."""
     sent = []
-    sender.produce(topic, key=key, value=value, partition=0, on_delivery=lambda error, message: sent.append((error, message)))
+    sender.produce(
+        topic, key=key, value=value, partition=0, on_delivery=lambda error, message: sent.append((error, message))
+    )
     sender.flush(20)
     ((error, message),) = sent
     assert error is None, error
@@ -127,11 +129,15 @@ def test_what_is_younger_than_the_lag_stays(cleaning, topic):
 
 
 def test_no_record_waits_longer_than_the_maximal_lag(cleaning, topic):
-    make(cleaning, topic, {"cleanup.policy": "compact", "max.compaction.lag.ms": "500", "min.cleanable.dirty.ratio": "1"})
+    make(
+        cleaning, topic, {"cleanup.policy": "compact", "max.compaction.lag.ms": "500", "min.cleanable.dirty.ratio": "1"}
+    )
     sender = producer(cleaning)
     for value in (b"1", b"2", b"3"):
         produce(sender, topic, b"k", value)
-    wait_for(cleaning, topic, lambda records: [value for *_, value in records] == [b"3"], "the lag to have it compacted")
+    wait_for(
+        cleaning, topic, lambda records: [value for *_, value in records] == [b"3"], "the lag to have it compacted"
+    )
 
 
 def test_compact_and_delete_do_both(cleaning, topic):
@@ -169,7 +175,13 @@ def test_a_record_without_a_key_is_refused(cleaning, topic):
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
     batch = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=9999
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=9999,
     )
     for offset, key in enumerate([b"a", None, b"c", None]):
         batch.append(offset, timestamp=int(time.time() * 1000), key=key, value=b"v", headers=[])

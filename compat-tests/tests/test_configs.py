@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-
 from conftest import SHARED_SETTINGS, start_server
+
 from harness.wire import Wire
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
@@ -260,7 +260,11 @@ def test_a_config_named_twice_and_lags_that_cross_are_refused(configured, config
     make(configured, topic)
     twice = (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     assert configs.alter(TOPIC, topic, *twice)[0] == INVALID_REQUEST
-    crossed = (("min.compaction.lag.ms", SET, "10"), ("max.compaction.lag.ms", SET, "5"), ("cleanup.policy", SET, "compact"))
+    crossed = (
+        ("min.compaction.lag.ms", SET, "10"),
+        ("max.compaction.lag.ms", SET, "5"),
+        ("cleanup.policy", SET, "compact"),
+    )
     assert configs.alter(TOPIC, topic, *crossed)[0] == INVALID_CONFIG
 
 
@@ -268,7 +272,11 @@ def test_the_old_request_replaces_all_that_was_set(configured, configs, topic):
     make(configured, topic, {"retention.ms": "5000", "max.message.bytes": "2000"})
     assert configs.replace(TOPIC, topic, ("segment.ms", "7000")) == 0
     values = eventually(lambda: {name: entry.value for name, entry in configs.describe(TOPIC, topic)[1].items()})
-    assert (values["retention.ms"], values["max.message.bytes"], values["segment.ms"]) == ("604800000", "1048588", "7000")
+    assert (values["retention.ms"], values["max.message.bytes"], values["segment.ms"]) == (
+        "604800000",
+        "1048588",
+        "7000",
+    )
     assert configs.replace(BROKER, "0", ("log.flush.interval.messages", "77")) == 0
     assert eventually(lambda: configs.one(BROKER, "0", "log.flush.interval.messages").value) == "77"
     assert configs.replace(BROKER, "0") == 0

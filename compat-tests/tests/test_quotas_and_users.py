@@ -87,9 +87,7 @@ def test_a_consumer_over_its_rate_is_throttled(broker, topic):
     name = f"{topic}-reader"
     wire = Wire(broker.kafka_port, client_id=name)
     assert alter(wire, {"client-id": name}, consumer_byte_rate=100_000.0).error_code == NONE
-    wait_described(
-        wire, ("client-id", EXACTLY, name), {(("client-id", name),): {"consumer_byte_rate": 100_000.0}}
-    )
+    wait_described(wire, ("client-id", EXACTLY, name), {(("client-id", name),): {"consumer_byte_rate": 100_000.0}})
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 300_000, "current_leader_epoch": -1}
     asked = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
     asked |= {"topics": [{"topic": topic, "partitions": [partition]}]}

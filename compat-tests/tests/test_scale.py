@@ -40,7 +40,9 @@ def test_metadata_of_ten_thousand_partitions_answers_within_the_goal(start_broke
         times.append((time.monotonic() - started) * 1000)
     assert len(answer) > PARTITIONS * 20
     median = statistics.median(times)
-    print(f"Metadata for {PARTITIONS} partitions: median {median:.1f} ms, worst {max(times):.1f} ms, goal {METADATA_GOAL_MS}")
+    print(
+        f"Metadata for {PARTITIONS} partitions: median {median:.1f} ms, worst {max(times):.1f} ms, goal {METADATA_GOAL_MS}"
+    )
     assert median <= METADATA_GOAL_MS
 
 

@@ -180,6 +180,14 @@ def test_unknown_names_ids_and_bad_names_have_their_own_errors(wired):
     assert code(12, name=None, topic_id=UNKNOWN_ID) == UNKNOWN_TOPIC_ID
 
 
+def test_metadata_goes_by_the_topic_id_whatever_the_name(wired):
+    # The Java client asks by id with an empty name, not with a null one.
+    (by_name,) = wired.wire.send(3, 12, {"topics": [{"name": wired.topic}]}).topics
+    for name in (None, "", "another"):
+        (topic,) = wired.wire.send(3, 12, {"topics": [{"topic_id": by_name.topic_id, "name": name}]}).topics
+        assert (topic.error_code, topic.name, len(topic.partitions)) == (NONE, wired.topic, len(by_name.partitions))
+
+
 def test_a_topic_is_made_by_metadata_when_the_client_allows_it(wired):
     name = f"{wired.topic}-auto"
 

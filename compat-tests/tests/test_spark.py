@@ -96,7 +96,7 @@ def test_spark_streams_from_topic_to_topic_through_kill_9(own_server, topic, tmp
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @spark("structured streaming goes on from its checkpoint")
 def test_spark_goes_on_from_its_checkpoint(own_server, topic, tmp_path):
     copying = Copying(own_server, topic, tmp_path)

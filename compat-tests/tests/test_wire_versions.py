@@ -12,11 +12,13 @@ import pytest
 from harness.clients import BY_NAME
 from harness.process import wait_until
 from harness.record import Record
+from harness.txn import WireProducer
 from harness.wire import REQUESTS, Wire, record_batch
 
 CLIENT = BY_NAME["confluent-kafka"]
 NONE, INVALID_REQUEST, SECURITY_DISABLED, MEMBER_ID_REQUIRED = 0, 42, 54, 79
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, RESOURCE_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND = 84, 85, 91, 105
+TRANSACTION_ABORTABLE = 120
 SUBSCRIPTION = bytes.fromhex("000000000001000474657374ffffffff")  # ConsumerProtocol v0: topic "test", no user data
 PROTOCOLS = [{"name": "range", "metadata": SUBSCRIPTION}]
 
@@ -27,7 +29,7 @@ class Scenario:
     """A topic, a connection, and one method per API that asks for something real at a version."""
 
     def __init__(self, broker, topic: str):
-        self.topic = topic
+        self.broker, self.topic = broker, topic
         self.wire = Wire(broker.kafka_port)
         self.topic_id = self.wire.send(3, 12, {"topics": [{"name": topic}]}).topics[0].topic_id
         # A broker that has just started may still be making its coordinators; clients wait for them, so do we.
@@ -173,6 +175,61 @@ class Scenario:
         asked = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
         answer = self.wire.send(22, version, asked)
         assert (answer.error_code, answer.producer_epoch) == (NONE, 0) and answer.producer_id >= 0
+        self.init_transactional(version)
+
+    def transactional(self, version: int = 0) -> WireProducer:
+        """A transactional producer that speaks the second version of transactions when told so."""
+        producer = WireProducer(self.broker.kafka_port, self.name("txn"), second=version >= 5)
+        assert producer.init().error_code == NONE
+        return producer
+
+    def init_transactional(self, version):
+        producer = WireProducer(self.broker.kafka_port, self.name("txn"))
+        assert producer.init(version=version).error_code == NONE
+        first = producer.who
+        assert producer.init(version=version).error_code == NONE
+        assert producer.who == (first.id, first.epoch + 1)
+
+    def add_partitions_to_txn(self, version):
+        producer = self.transactional()
+        if version < 4:
+            assert producer.add(self.topic, version=version) == NONE
+            return
+        transaction = {"transactional_id": producer.id, "producer_id": producer.who.id}
+        transaction |= {"producer_epoch": producer.who.epoch, "topics": [{"name": self.topic, "partitions": [0]}]}
+        for verify_only, expected in ((True, TRANSACTION_ABORTABLE), (False, NONE), (True, NONE)):
+            asked = {"transactions": [transaction | {"verify_only": verify_only}]}
+            answer = producer.wire.send(24, version, asked)
+            found = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
+            assert (answer.error_code, found.partition_error_code) == (NONE, expected)
+
+    def add_offsets_to_txn(self, version):
+        assert self.transactional().add_offsets("wire-txn", version=version) == NONE
+
+    def end_txn(self, version):
+        producer = self.transactional(version)
+        assert producer.add(self.topic) == NONE
+        first = producer.who
+        assert producer.end(True, version=version).error_code == NONE
+        assert producer.who == (first.id, first.epoch + (version >= 5))
+        producer.wait_for("CompleteCommit")
+
+    def write_txn_markers(self, version):
+        producer = self.transactional()
+        assert producer.add(self.topic) == NONE
+        assert producer.produce(self.topic, b"x") == NONE
+        marker = {"producer_id": producer.who.id, "producer_epoch": producer.who.epoch, "transaction_result": False}
+        marker |= {"coordinator_epoch": 0, "topics": [{"name": self.topic, "partition_indexes": [0]}]}
+        answer = self.wire.send(27, version, {"markers": [marker]})
+        assert answer.markers[0].topics[0].partitions[0].error_code == NONE
+        assert producer.end(False).error_code == NONE
+
+    def txn_offset_commit(self, version):
+        producer, group = self.transactional(version), self.name("txn-group")
+        if version < 5:
+            assert producer.add_offsets(group) == NONE
+        assert producer.commit_offset(group, self.topic, 1, version=version) == NONE
+        assert producer.end(True).error_code == NONE
 
     def describe_configs(self, version):
         asked = {"resources": [{"resource_type": 2, "resource_name": self.topic, "configuration_keys": None}]}
@@ -267,6 +324,11 @@ class Scenario:
         found = self.wire.send(50, version, {"users": [{"name": "nobody"}]}).results[0]
         assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
 
+    def alter_user_scram_credentials(self, version):
+        asked = {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []}
+        found = self.wire.send(51, version, asked).results[0]
+        assert (found.user, found.error_code) == ("nobody", RESOURCE_NOT_FOUND)
+
     def describe_quorum(self, version):
         topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
         answer = self.wire.send(55, version, {"topics": [topic]})
@@ -287,6 +349,27 @@ class Scenario:
         asked = {"state_filters": ["Ongoing", "Sleeping"], "producer_id_filters": [], "duration_filter": -1}
         answer = self.wire.send(66, version, asked | {"transactional_id_pattern": None})
         assert (answer.error_code, list(answer.unknown_state_filters)) == (NONE, ["Sleeping"])
+
+    def consumer_group(self, version: int) -> tuple[str, object]:
+        """A consumer group with one member, and the answer to its join."""
+        group = self.name("consumer")
+        asked = {"group_id": group, "member_id": "" if version == 0 else f"{group}-member", "member_epoch": 0}
+        asked |= {"rebalance_timeout_ms": 10_000, "topic_partitions": [], "subscribed_topic_names": [self.topic]}
+        answer = self.wire.send(68, version, asked)
+        assert (answer.error_code, answer.member_epoch, bool(answer.member_id)) == (NONE, 1, True)
+        assert [held.topic_id for held in answer.assignment.topic_partitions] == [self.topic_id]
+        return group, answer
+
+    def consumer_group_heartbeat(self, version):
+        group, joined = self.consumer_group(version)
+        beat = {"group_id": group, "member_id": joined.member_id, "member_epoch": 1}
+        answer = self.wire.send(68, version, beat)
+        assert (answer.error_code, answer.assignment) == (NONE, None)
+
+    def consumer_group_describe(self, version):
+        group, joined = self.consumer_group(1)
+        found = self.wire.send(69, version, {"group_ids": [group], "include_authorized_operations": True}).groups[0]
+        assert (found.error_code, found.group_state, found.members[0].member_id) == (NONE, "Stable", joined.member_id)
 
     def list_config_resources(self, version):
         answer = self.wire.send(74, version, {"resource_types": [2]})
@@ -323,6 +406,11 @@ SCENARIOS = {
     21: Scenario.delete_records,
     22: Scenario.init_producer_id,
     23: Scenario.offset_for_leader_epoch,
+    24: Scenario.add_partitions_to_txn,
+    25: Scenario.add_offsets_to_txn,
+    26: Scenario.end_txn,
+    27: Scenario.write_txn_markers,
+    28: Scenario.txn_offset_commit,
     29: Scenario.describe_acls,
     30: Scenario.create_acls,
     31: Scenario.delete_acls,
@@ -339,11 +427,14 @@ SCENARIOS = {
     48: Scenario.describe_client_quotas,
     49: Scenario.alter_client_quotas,
     50: Scenario.describe_user_scram_credentials,
+    51: Scenario.alter_user_scram_credentials,
     55: Scenario.describe_quorum,
     60: Scenario.describe_cluster,
     61: Scenario.describe_producers,
     65: Scenario.describe_transactions,
     66: Scenario.list_transactions,
+    68: Scenario.consumer_group_heartbeat,
+    69: Scenario.consumer_group_describe,
     74: Scenario.list_config_resources,
     75: Scenario.describe_topic_partitions,
 }

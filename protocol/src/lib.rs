@@ -9,6 +9,7 @@
 pub mod fetch_response;
 pub mod frame;
 pub mod header;
+pub mod offsets_by_id;
 pub mod schema;
 pub mod versions;
 mod wire;

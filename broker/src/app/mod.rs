@@ -18,6 +18,7 @@ use weir_storage::wal::WalError;
 use weir_storage::{OpenError, Storage, StorageOptions};
 
 use crate::cli::{Settings, SettingsError};
+use crate::coordinator::transaction::TransactionCoordinator;
 use crate::coordinator::{CoordinatorError, GroupCoordinator};
 use crate::fetch_sessions::FetchSessions;
 use crate::http;
@@ -43,6 +44,8 @@ pub struct Broker {
     pub topics: Topics,
     /// Consumer groups.
     pub groups: GroupCoordinator,
+    /// Transactional producers.
+    pub transactions: TransactionCoordinator,
     /// Tiering and the catalog.
     pub lake: Arc<Lake>,
     /// Fetch sessions of consumers.
@@ -79,7 +82,7 @@ pub enum StartError {
     /// The lake did not open.
     #[error(transparent)]
     Lake(#[from] LakeStartError),
-    /// The group coordinator did not start.
+    /// A coordinator did not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
     /// The client quotas did not read.
@@ -148,6 +151,14 @@ impl App {
             stop.clone(),
         )
         .await?;
+        let transactions = TransactionCoordinator::start(
+            storage.clone(),
+            Arc::clone(&config),
+            Arc::clone(&clock),
+            topics.clone(),
+            groups.clone(),
+            &stop,
+        )?;
         let quotas = Quotas::open(storage.meta())?;
         let scram = Scram::open(storage.meta())?;
         let broker = Arc::new(Broker {
@@ -157,6 +168,7 @@ impl App {
             storage,
             topics,
             groups,
+            transactions,
             lake,
             fetch_sessions: FetchSessions::new(
                 usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0),
@@ -217,6 +229,7 @@ impl App {
                 }
             }
         }
+        self.broker.transactions.stop().await;
         self.broker.groups.stop().await;
         let storage = self.broker.storage.clone();
         blocking(move || storage.close()).await

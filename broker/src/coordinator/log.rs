@@ -1,61 +1,82 @@
-//! The log that groups are kept in: the internal topic `__consumer_offsets`, written and read like any other.
+//! The logs that coordinators keep their state in: internal topics, written and read like any other.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use tracing::error;
-use weir_model::config::BrokerConfig;
+use weir_model::producer::{ProducerId, TxnMarker};
 use weir_model::record_batch::{
-    AssignedBatch, BatchBuilder, BatchError, BatchHeader, BatchLimits, Compression, RecordIter, ValidBatch,
+    AssignedBatch, BatchBuilder, BatchError, BatchHeader, BatchLimits, Compression, MARKER_BATCH_BYTES, RecordIter,
+    ValidBatch,
 };
 use weir_model::{Clock, Isolation, Offset, PartitionId, TimestampType};
-use weir_storage::{AdmitError, AppendError, Chunk, Partition, ReadError, ReadLimits, RowForm, Storage, TopicInfo};
+use weir_storage::{
+    AdmitError, AppendError, Chunk, Partition, ReadError, ReadLimits, RowForm, Storage, TopicInfo, TxnGuard,
+};
 
-use super::group::records::Record;
+use super::transaction::Producer;
 use crate::topics::{NewTopic, TopicError, Topics};
 
-/// The topic's name, as every Kafka tool knows it.
+/// The topic of groups, as every Kafka tool knows it.
 pub const GROUP_TOPIC: &str = "__consumer_offsets";
+
+/// The topic of transactional ids, as every Kafka tool knows it.
+pub const TRANSACTION_TOPIC: &str = "__transaction_state";
 
 /// Bytes of the log read in one step of a load.
 const LOAD_BYTES: usize = 4 << 20;
 /// The broker's own batches are bounded by the shard's batching; a record is bounded by the request it came from.
 const MAX_BATCH_BYTES: usize = 1 << 30;
+/// A batch that a coordinator writes for a producer has no sequence, as in Kafka.
+const NO_SEQUENCE: i32 = -1;
 
 /// Resolves when what was appended is durable.
 pub(super) type Durability = BoxFuture<'static, Result<(), LogError>>;
 
-/// Why the log cannot be written or read now.
+/// Why a coordinator's log cannot be written or read now.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The topic could not be made.
-    #[error("{GROUP_TOPIC} cannot be created: {0}")]
+    #[error("the coordinator's topic cannot be created: {0}")]
     Create(#[from] TopicError),
     /// No room.
-    #[error("{GROUP_TOPIC} cannot be written: {0}")]
+    #[error("the coordinator's log cannot be written: {0}")]
     Admit(#[from] AdmitError),
     /// Refused by the partition.
-    #[error("{GROUP_TOPIC} cannot be written: {0}")]
+    #[error("the coordinator's log cannot be written: {0}")]
     Append(#[from] AppendError),
     /// The WAL failed.
-    #[error("{GROUP_TOPIC} cannot be written: {0}")]
+    #[error("the coordinator's log cannot be written: {0}")]
     Wal(#[from] weir_storage::wal::WalError),
     /// A segment or the lake does not read.
-    #[error("{GROUP_TOPIC} cannot be read: {0}")]
+    #[error("the coordinator's log cannot be read: {0}")]
     Read(#[from] ReadError),
     /// A file does not read.
-    #[error("{GROUP_TOPIC} cannot be read: {0}")]
+    #[error("the coordinator's log cannot be read: {0}")]
     Io(#[from] std::io::Error),
     /// A batch does not read.
-    #[error("{GROUP_TOPIC} holds a batch that does not read: {0}; run weir doctor on the data directory")]
-    Batch(#[from] BatchError),
+    #[error("{topic} holds a batch that does not read: {source}; run weir doctor on the data directory")]
+    Batch {
+        /// The topic.
+        topic: &'static str,
+        /// What is wrong with it.
+        source: BatchError,
+    },
+    /// A marker does not read.
+    #[error("{topic} holds a marker that does not read: {source}; run weir doctor on the data directory")]
+    Marker {
+        /// The topic.
+        topic: &'static str,
+        /// What is wrong with it.
+        source: weir_model::record_batch::ControlError,
+    },
     /// The topic has fewer partitions than the coordinator was started with.
-    #[error("{GROUP_TOPIC} has no partition {partition}: restart the broker")]
+    #[error("{topic} has no partition {partition}: restart the broker")]
     NoPartition {
+        /// The topic.
+        topic: &'static str,
         /// Which.
         partition: i32,
     },
@@ -65,44 +86,47 @@ pub enum LogError {
     Refused,
 }
 
-/// A stretch of the log.
-pub(super) struct LogRead {
-    pub(super) records: Vec<Record>,
-    pub(super) next: Offset,
+/// Which topic a coordinator keeps its state in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InternalTopic {
+    pub(super) name: &'static str,
+    /// Partitions it is made with.
+    pub(super) partitions: i32,
 }
 
-/// Where a shard keeps its groups.
-#[async_trait]
-pub(super) trait GroupLog: Send + Sync + 'static {
-    /// Orders `records` as one batch, after everything appended to the partition before. What is returned resolves when
-    /// they are durable.
-    async fn append(&self, partition: i32, records: Vec<Record>) -> Result<Durability, LogError>;
-
-    /// Reads on from `from` (the start, when `None`); `None` at the end.
-    async fn read(&self, partition: i32, from: Option<Offset>) -> Result<Option<LogRead>, LogError>;
-}
-
-/// The log in this broker's own storage.
+/// A coordinator's log in this broker's own storage.
 pub(super) struct StorageLog {
     pub(super) storage: Storage,
     pub(super) topics: Topics,
-    pub(super) config: Arc<BrokerConfig>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) topic: InternalTopic,
+}
+
+/// One batch of the log, as it is stored.
+pub(super) struct StoredBatch {
+    batch: AssignedBatch,
+    from: Offset,
+}
+
+/// A stretch of the log, read as `T`.
+pub(super) struct LogRead<T> {
+    pub(super) entries: Vec<T>,
+    pub(super) next: Offset,
 }
 
 impl StorageLog {
-    pub(super) fn topic(&self) -> Option<Arc<TopicInfo>> {
-        self.storage.topics().by_name(GROUP_TOPIC).cloned()
+    pub(super) fn info(&self) -> Option<Arc<TopicInfo>> {
+        self.storage.topics().by_name(self.topic.name).cloned()
     }
 
     /// Partitions that the topic has, or will have once it is made.
     pub(super) fn partition_count(&self) -> i32 {
-        self.topic().map_or(self.config.offsets_topic_num_partitions, |topic| topic.partitions())
+        self.info().map_or(self.topic.partitions, |topic| topic.partitions())
     }
 
     /// Partitions with something to load.
     pub(super) fn written_partitions(&self) -> Vec<i32> {
-        let Some(topic) = self.topic() else { return Vec::new() };
+        let Some(topic) = self.info() else { return Vec::new() };
         let partitions = self.storage.partitions(&topic).into_iter();
         partitions
             .filter(|partition| partition.offsets().high_watermark() > Offset::ZERO)
@@ -112,12 +136,12 @@ impl StorageLog {
 
     /// The topic, made by the first write (S-74: FindCoordinator need not wait for it).
     async fn make_topic(&self) -> Result<Arc<TopicInfo>, LogError> {
-        if let Some(topic) = self.topic() {
+        if let Some(topic) = self.info() {
             return Ok(topic);
         }
         let topic = NewTopic {
-            name: GROUP_TOPIC.to_owned(),
-            partitions: self.config.offsets_topic_num_partitions,
+            name: self.topic.name.to_owned(),
+            partitions: self.topic.partitions,
             overrides: BTreeMap::from([
                 ("cleanup.policy".to_owned(), "compact".to_owned()),
                 ("segment.bytes".to_owned(), "104857600".to_owned()),
@@ -129,7 +153,7 @@ impl StorageLog {
             Ok(created) => Ok(created.topic),
             // Another shard was first.
             Err(TopicError::Storage(weir_storage::TopicError::Exists(_))) => {
-                self.topic().ok_or(LogError::NoPartition { partition: 0 })
+                self.info().ok_or(LogError::NoPartition { topic: self.topic.name, partition: 0 })
             }
             Err(cause) => Err(cause.into()),
         }
@@ -137,33 +161,65 @@ impl StorageLog {
 
     fn partition(&self, topic: &TopicInfo, partition: i32) -> Result<Partition, LogError> {
         let id = PartitionId { topic: topic.id(), index: partition };
-        self.storage.partition(id).ok_or(LogError::NoPartition { partition })
+        self.storage.partition(id).ok_or(LogError::NoPartition { topic: self.topic.name, partition })
     }
-}
 
-#[async_trait]
-impl GroupLog for StorageLog {
-    async fn append(&self, partition: i32, records: Vec<Record>) -> Result<Durability, LogError> {
+    /// What to take before a producer's transaction is verified for a write to this partition.
+    pub(super) async fn guard(&self, partition: i32, producer_id: ProducerId) -> Result<TxnGuard, LogError> {
+        let topic = self.make_topic().await?;
+        Ok(self.partition(&topic, partition)?.txn_guard(producer_id))
+    }
+
+    /// Whether a producer has a transaction open in this partition.
+    pub(super) fn has_open_transaction(&self, partition: i32, producer_id: ProducerId) -> bool {
+        let Some(topic) = self.info() else { return false };
+        self.partition(&topic, partition).is_ok_and(|source| source.transaction_of(producer_id).is_some())
+    }
+
+    /// Orders a batch after everything appended to the partition before. What is returned resolves when it is durable.
+    pub(super) async fn append(
+        &self,
+        partition: i32,
+        bytes: Bytes,
+        guard: Option<&TxnGuard>,
+    ) -> Result<Durability, LogError> {
         let topic = self.make_topic().await?;
         let target = self.partition(&topic, partition)?;
-        let now_ms = self.clock.now_ms();
-        let bytes = build_batch(&records, now_ms);
         let size = bytes.len();
         let limits = BatchLimits { max_bytes: MAX_BATCH_BYTES, max_decompressed_bytes: MAX_BATCH_BYTES };
-        let batch = ValidBatch::validate_internal(bytes, &limits)?;
+        let batch = ValidBatch::validate_internal(bytes, &limits).map_err(|source| self.bad_batch(source))?;
         let mut admission = self.storage.admit([size]).await?;
-        let appended = target.append(&mut admission, batch, None, size, now_ms)?;
+        let appended = target.append_guarded(&mut admission, batch, None, size, self.clock.now_ms(), guard)?;
+        Ok(self.durability(appended.seq))
+    }
+
+    /// As [`Self::append`], with the end of a transaction.
+    pub(super) async fn append_marker(&self, partition: i32, marker: TxnMarker) -> Result<Durability, LogError> {
+        let topic = self.make_topic().await?;
+        let target = self.partition(&topic, partition)?;
+        let mut admission = self.storage.admit([MARKER_BATCH_BYTES]).await?;
+        let appended = target.append_marker(&mut admission, &marker, self.clock.now_ms())?;
+        Ok(self.durability(appended.seq))
+    }
+
+    fn durability(&self, seq: Option<weir_storage::wal::WalSeq>) -> Durability {
         let storage = self.storage.clone();
-        Ok(Box::pin(async move {
-            if let Some(seq) = appended.seq {
+        Box::pin(async move {
+            if let Some(seq) = seq {
                 storage.durable(seq).await?;
             }
             Ok(())
-        }))
+        })
     }
 
-    async fn read(&self, partition: i32, from: Option<Offset>) -> Result<Option<LogRead>, LogError> {
-        let Some(topic) = self.topic() else { return Ok(None) };
+    /// Reads on from `from` (the start, when `None`) with `parse`; `None` at the end.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        partition: i32,
+        from: Option<Offset>,
+        parse: impl Fn(StoredBatch, &mut Vec<T>) -> Result<(), LogError> + Send + 'static,
+    ) -> Result<Option<LogRead<T>>, LogError> {
+        let Some(topic) = self.info() else { return Ok(None) };
         let source = self.partition(&topic, partition)?;
         let offsets = source.offsets();
         let from = from.unwrap_or(offsets.log_start()).max(offsets.log_start());
@@ -175,60 +231,91 @@ impl GroupLog for StorageLog {
         if read.next <= from {
             return Ok(None);
         }
-        let (chunks, size, next) = (read.chunks, read.bytes, read.next);
-        let records = blocking(move || -> Result<Vec<Record>, LogError> {
+        let (chunks, size, next, name) = (read.chunks, read.bytes, read.next, self.topic.name);
+        let entries = blocking(move || -> Result<Vec<T>, LogError> {
             // A batch may come in several chunks: its patched prefix and the rest.
             let mut bytes = Vec::with_capacity(size);
             for chunk in chunks {
                 load_chunk(chunk, &mut bytes)?;
             }
-            let mut records = Vec::new();
-            read_records(Bytes::from(bytes), from, partition, &mut records)?;
-            Ok(records)
+            let mut entries = Vec::new();
+            let wrap = |source| LogError::Batch { topic: name, source };
+            for batch in whole_batches(Bytes::from(bytes)) {
+                parse(StoredBatch { batch: batch.map_err(wrap)?, from }, &mut entries)?;
+            }
+            Ok(entries)
         })
         .await?;
-        Ok(Some(LogRead { records, next }))
+        Ok(Some(LogRead { entries, next }))
+    }
+
+    fn bad_batch(&self, source: BatchError) -> LogError {
+        LogError::Batch { topic: self.topic.name, source }
     }
 }
 
-/// One batch of records. Offsets are assigned by the partition.
-pub(super) fn build_batch(records: &[Record], now_ms: i64) -> Bytes {
+impl StoredBatch {
+    pub(super) fn batch(&self) -> &AssignedBatch {
+        &self.batch
+    }
+
+    pub(super) fn header(&self) -> &BatchHeader {
+        self.batch.header()
+    }
+
+    /// Calls `each` with offset, key and value of the records from where the read began.
+    pub(super) fn records(
+        &self,
+        topic: &'static str,
+        mut each: impl FnMut(i64, Option<&[u8]>, Option<&[u8]>),
+    ) -> Result<(), LogError> {
+        let wrap = |source| LogError::Batch { topic, source };
+        let section = self.batch.records(MAX_BATCH_BYTES).map_err(wrap)?;
+        for record in RecordIter::new(&section, self.header().record_count) {
+            let record = record.map_err(wrap)?;
+            let offset = self.header().base_offset + i64::from(record.offset_delta);
+            if offset >= self.from.get() {
+                each(offset, record.key, record.value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One batch of keys and values, of a transaction when `producer` is given; such a batch of a coordinator has no sequence, as in Kafka. Offsets are assigned
+/// by the partition.
+pub(super) fn build_batch(
+    records: impl IntoIterator<Item = (Bytes, Option<Bytes>)>,
+    producer: Option<Producer>,
+    now_ms: i64,
+) -> Bytes {
     let mut builder = BatchBuilder::new(0, Compression::None, TimestampType::CreateTime);
-    for (offset, record) in (0_i64..).zip(records) {
-        let value = record.value_bytes();
-        builder.push(offset, now_ms, Some(&record.key_bytes()), value.as_deref(), None);
+    if let Some(producer) = producer {
+        builder = builder.transactional(producer.id, producer.epoch, NO_SEQUENCE);
+    }
+    for (offset, (key, value)) in (0_i64..).zip(records) {
+        builder.push(offset, now_ms, Some(&key), value.as_deref(), None);
     }
     builder.finish()
 }
 
-/// The records of whole batches. A record that does not read is reported and passed over: it is one group's, and the
-/// others must not be lost with it.
-fn read_records(mut bytes: Bytes, from: Offset, partition: i32, records: &mut Vec<Record>) -> Result<(), LogError> {
-    while !bytes.is_empty() {
-        let size = BatchHeader::parse(&bytes)?.total_size();
-        if size > bytes.len() {
-            return Err(BatchError::Length { stated: size, actual: bytes.len() }.into());
+fn whole_batches(mut bytes: Bytes) -> impl Iterator<Item = Result<AssignedBatch, BatchError>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
         }
-        let batch = AssignedBatch::from_stored(bytes.split_to(size), true)?;
-        if batch.header().attributes.is_control() {
-            continue;
-        }
-        let section = batch.records(MAX_BATCH_BYTES)?;
-        for record in RecordIter::new(&section, batch.header().record_count) {
-            let record = record?;
-            let offset = batch.header().base_offset + i64::from(record.offset_delta);
-            if offset < from.get() {
-                continue;
+        let next = BatchHeader::parse(&bytes).and_then(|header| {
+            let size = header.total_size();
+            if size > bytes.len() {
+                return Err(BatchError::Length { stated: size, actual: bytes.len() });
             }
-            match Record::parse(record.key.unwrap_or_default(), record.value) {
-                Ok(known) => records.extend(known),
-                Err(cause) => {
-                    error!(topic = GROUP_TOPIC, partition, offset, %cause, "a record of a group does not read and is passed over")
-                }
-            }
+            AssignedBatch::from_stored(bytes.split_to(size), true)
+        });
+        if next.is_err() {
+            bytes.clear();
         }
-    }
-    Ok(())
+        Some(next)
+    })
 }
 
 fn load_chunk(chunk: Chunk, out: &mut Vec<u8>) -> Result<(), std::io::Error> {
@@ -244,7 +331,7 @@ fn load_chunk(chunk: Chunk, out: &mut Vec<u8>) -> Result<(), std::io::Error> {
 }
 
 /// Runs `work` where it may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),

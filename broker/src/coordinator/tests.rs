@@ -5,38 +5,55 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use weir_model::producer::TxnOutcome;
 use weir_model::{Offset, SystemClock};
 use weir_storage::StorageOptions;
 
 use super::group::MemberProtocol;
-use super::group::records::Record;
+use super::group::log::{GroupBatch, GroupEntry};
 use super::log::{Durability, LogRead};
 use super::*;
 
 /// A log in memory that can refuse.
 #[derive(Default)]
 struct MemoryLog {
-    records: Mutex<std::collections::BTreeMap<i32, Vec<Record>>>,
+    entries: Mutex<std::collections::BTreeMap<i32, Vec<GroupEntry>>>,
     refuses: AtomicBool,
 }
 
 #[async_trait]
 impl GroupLog for MemoryLog {
-    async fn append(&self, partition: i32, records: Vec<Record>) -> Result<Durability, LogError> {
+    async fn append(&self, partition: i32, batch: GroupBatch) -> Result<Durability, LogError> {
         if self.refuses.load(Ordering::SeqCst) {
             return Err(LogError::Refused);
         }
-        self.records.lock().entry(partition).or_default().extend(records);
+        let mut all = self.entries.lock();
+        let entries = all.entry(partition).or_default();
+        match batch {
+            GroupBatch::Records(records) => entries.extend(records.into_iter().map(GroupEntry::Record)),
+            GroupBatch::Transactional { producer, records, .. } => entries.extend(
+                records.into_iter().map(|record| GroupEntry::Transactional { producer_id: producer.id, record }),
+            ),
+            GroupBatch::Marker(marker) => entries.push(GroupEntry::Marker(marker)),
+        }
         Ok(Box::pin(std::future::ready(Ok(()))))
     }
 
-    async fn read(&self, partition: i32, from: Option<Offset>) -> Result<Option<LogRead>, LogError> {
-        let records = self.records.lock().get(&partition).cloned().unwrap_or_default();
-        if from.is_some() || records.is_empty() {
+    async fn read(&self, partition: i32, from: Option<Offset>) -> Result<Option<LogRead<GroupEntry>>, LogError> {
+        let entries = self.entries.lock().get(&partition).cloned().unwrap_or_default();
+        if from.is_some() || entries.is_empty() {
             return Ok(None);
         }
-        let next = Offset::new(i64::try_from(records.len()).expect("few")).expect("positive");
-        Ok(Some(LogRead { records, next }))
+        let next = Offset::new(i64::try_from(entries.len()).expect("few")).expect("positive");
+        Ok(Some(LogRead { entries, next }))
+    }
+
+    async fn guard(&self, _partition: i32, producer_id: ProducerId) -> Result<TxnGuard, LogError> {
+        Ok(weir_storage::producers::ProducerTable::default().guard(producer_id))
+    }
+
+    fn has_open_transaction(&self, _partition: i32, _producer_id: ProducerId) -> bool {
+        true
     }
 }
 
@@ -44,7 +61,9 @@ fn coordinator(log: &Arc<MemoryLog>) -> GroupCoordinator {
     let given = [("group.initial.rebalance.delay.ms", "0"), ("group.min.session.timeout.ms", "50")];
     let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let config = Arc::new(BrokerConfig::resolve(&given).expect("valid"));
-    GroupCoordinator::with_log(log.clone(), 3, config, Arc::new(SystemClock), CancellationToken::new())
+    let configs = Arc::new(GroupConfigs::in_memory(Arc::clone(&config)));
+    let topics = Arc::new(group::consumer::test_topics::TestTopicSource::default());
+    GroupCoordinator::with_log(log.clone(), topics, configs, 3, config, Arc::new(SystemClock), CancellationToken::new())
 }
 
 fn join(session_timeout_ms: i64) -> Join {
@@ -68,6 +87,7 @@ fn commit(offset: i64) -> Commit {
         member_id: Arc::from(""),
         instance_id: None,
         generation: -1,
+        knows_member_epochs: false,
         retention_ms: None,
         offsets: vec![OffsetToCommit {
             topic: Arc::from("t"),
@@ -116,7 +136,7 @@ async fn commits_survive_a_restart_of_the_coordinator() {
     first.stop().await;
     let second = coordinator(&log);
     for name in ["a", "b", "c", "d"] {
-        let topics = second.fetch(group(name), None).await.wait().await.expect("served");
+        let topics = second.fetch(group(name), None, None).await.wait().await.expect("served").expect("fetched");
         assert_eq!(topics[0].partitions[0].1.as_ref().map(|committed| committed.offset), Some(7));
     }
     let mut names: Vec<_> =
@@ -227,7 +247,7 @@ async fn on_disk(directory: &std::path::Path) -> (Storage, GroupCoordinator) {
 }
 
 async fn committed(coordinator: &GroupCoordinator, name: &str) -> Option<i64> {
-    let topics = coordinator.fetch(group(name), None).await.wait().await.expect("served");
+    let topics = coordinator.fetch(group(name), None, None).await.wait().await.expect("served").expect("fetched");
     topics.first().and_then(|topic| topic.partitions[0].1.as_ref()).map(|committed| committed.offset)
 }
 
@@ -269,10 +289,144 @@ async fn the_topic_of_groups_is_made_by_the_first_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let (storage, coordinator) = on_disk(directory.path()).await;
     assert_eq!(committed(&coordinator, "a").await, None);
-    assert!(coordinator.describe(group("a")).await.wait().await.expect("served").is_none());
+    assert!(coordinator.describe(group("a")).await.wait().await.expect("served").is_err());
     assert!(storage.topics().by_name(GROUP_TOPIC).is_none());
     assert_eq!(coordinator.commit(group("a"), commit(1)).await.wait().await, Ok(Ok(())));
     assert!(storage.topics().by_name(GROUP_TOPIC).is_some());
     coordinator.stop().await;
     storage.close().expect("closed");
+}
+
+fn marker(producer: Producer, outcome: TxnOutcome) -> TxnMarker {
+    TxnMarker {
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        outcome,
+        coordinator_epoch: 0,
+        timestamp_ms: 1_000,
+    }
+}
+
+async fn commit_in(coordinator: &GroupCoordinator, name: &str, producer: Producer, offset: i64) {
+    let guard = coordinator.guard(name, producer.id).await.expect("the topic can be made");
+    let answer = coordinator.commit_in_transaction(group(name), commit(offset), producer, guard).await;
+    assert_eq!(answer.wait().await, Ok(Ok(())));
+}
+
+async fn is_unstable(coordinator: &GroupCoordinator, name: &str) -> bool {
+    let wanted = Some(vec![(group("t"), vec![0])]);
+    let fetched = coordinator.fetch(group(name), wanted, None).await.wait().await.expect("served");
+    let topics = fetched.expect("no member is named");
+    !topics[0].unstable.is_empty()
+}
+
+async fn end(coordinator: &GroupCoordinator, name: &str, marker: TxnMarker) {
+    let ended = coordinator.end_transaction(coordinator.partition_of(name), marker).await.wait().await;
+    assert_eq!(ended, Ok(Ok(())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s97_offsets_of_a_transaction_count_from_its_marker_on_also_after_restarts_and_seals() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let producers: Vec<Producer> = (1..=3).map(|id| Producer { id, epoch: 0 }).collect();
+    let (storage, coordinator) = on_disk(directory.path()).await;
+    commit_in(&coordinator, "committed", producers[0], 5).await;
+    commit_in(&coordinator, "aborted", producers[1], 6).await;
+    commit_in(&coordinator, "open", producers[2], 7).await;
+    coordinator.stop().await;
+    storage.close().expect("closed");
+    drop((coordinator, storage));
+
+    let (mut storage, mut coordinator) = on_disk(directory.path()).await;
+    for name in ["committed", "aborted", "open"] {
+        assert_eq!(committed(&coordinator, name).await, None, "{name}");
+        assert!(is_unstable(&coordinator, name).await, "{name}");
+    }
+    end(&coordinator, "committed", marker(Producer { epoch: 1, ..producers[0] }, TxnOutcome::Commit)).await;
+    end(&coordinator, "aborted", marker(Producer { epoch: 1, ..producers[1] }, TxnOutcome::Abort)).await;
+    for round in 0..3 {
+        assert_eq!(committed(&coordinator, "committed").await, Some(5), "round {round}");
+        assert_eq!(committed(&coordinator, "aborted").await, None, "round {round}");
+        assert_eq!(committed(&coordinator, "open").await, None, "round {round}");
+        assert!(
+            is_unstable(&coordinator, "open").await && !is_unstable(&coordinator, "aborted").await,
+            "round {round}"
+        );
+        if round == 1 {
+            let topic = storage.topics().by_name(GROUP_TOPIC).cloned().expect("made by the first write");
+            storage.seal_topic(&topic).expect("sealed");
+        }
+        coordinator.stop().await;
+        storage.close().expect("closed");
+        drop((coordinator, storage));
+        (storage, coordinator) = on_disk(directory.path()).await;
+    }
+    end(&coordinator, "open", marker(Producer { epoch: 1, ..producers[2] }, TxnOutcome::Commit)).await;
+    assert_eq!(committed(&coordinator, "open").await, Some(7));
+    coordinator.stop().await;
+    storage.close().expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kip890_a_commit_that_comes_after_its_transaction_ended_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (storage, coordinator) = on_disk(directory.path()).await;
+    let producer = Producer { id: 1, epoch: 0 };
+    let guard = coordinator.guard("g", producer.id).await.expect("the topic can be made");
+    end(&coordinator, "g", marker(producer, TxnOutcome::Abort)).await;
+    let late = coordinator.commit_in_transaction(group("g"), commit(5), producer, guard).await.wait().await;
+    assert_eq!(late, Ok(Err(GroupError::InvalidTxnState)));
+    end(&coordinator, "g", marker(Producer { epoch: 1, ..producer }, TxnOutcome::Abort)).await;
+    let guard = coordinator.guard("g", producer.id).await.expect("the topic is there");
+    let stale = coordinator.commit_in_transaction(group("g"), commit(5), producer, guard).await.wait().await;
+    assert_eq!(stale, Ok(Err(GroupError::InvalidProducerEpoch)));
+    assert!(!is_unstable(&coordinator, "g").await);
+    coordinator.stop().await;
+    storage.close().expect("closed");
+}
+
+#[tokio::test]
+async fn the_later_of_a_plain_and_a_transactional_commit_stands() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let producer = Producer { id: 1, epoch: 0 };
+    commit_in(&coordinator, "plain-last", producer, 5).await;
+    assert_eq!(coordinator.commit(group("plain-last"), commit(9)).await.wait().await, Ok(Ok(())));
+    assert_eq!(coordinator.commit(group("plain-first"), commit(9)).await.wait().await, Ok(Ok(())));
+    commit_in(&coordinator, "plain-first", producer, 5).await;
+    for shard in 0..3 {
+        let ended = coordinator.end_transaction(shard, marker(producer, TxnOutcome::Commit)).await.wait().await;
+        assert_eq!(ended, Ok(Ok(())));
+    }
+    assert_eq!(committed(&coordinator, "plain-last").await, Some(9));
+    assert_eq!(committed(&coordinator, "plain-first").await, Some(5));
+    coordinator.stop().await;
+    let again = self::coordinator(&log);
+    assert_eq!(committed(&again, "plain-last").await, Some(9));
+    assert_eq!(committed(&again, "plain-first").await, Some(5));
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn s70_offsets_of_a_deleted_topic_do_not_come_back_with_a_transaction() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let producer = Producer { id: 1, epoch: 0 };
+    commit_in(&coordinator, "g", producer, 5).await;
+    coordinator.topic_deleted("t").await;
+    end(&coordinator, "g", marker(producer, TxnOutcome::Commit)).await;
+    assert_eq!(committed(&coordinator, "g").await, None);
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn s85_a_group_with_offsets_of_an_open_transaction_is_deleted_with_them() {
+    let log = Arc::new(MemoryLog::default());
+    let coordinator = coordinator(&log);
+    let producer = Producer { id: 1, epoch: 0 };
+    commit_in(&coordinator, "g", producer, 5).await;
+    assert_eq!(coordinator.delete(group("g")).await.wait().await, Ok(Ok(())));
+    end(&coordinator, "g", marker(producer, TxnOutcome::Commit)).await;
+    assert_eq!(committed(&coordinator, "g").await, None);
+    coordinator.stop().await;
 }

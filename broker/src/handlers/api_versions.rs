@@ -4,17 +4,38 @@
 //!
 //! * v1 throttle time; v3 client software name and version (KIP-511), features (KIP-584), compact encodings; v4 features whose minimum is 0.
 //! * A version we do not know is answered in v0 with UNSUPPORTED_VERSION and our own range, never by closing (S-2): the connection does that before the body is looked at.
-//! * No feature is listed: transactions v2, KIP-848 groups and share groups are not built, and clients take a missing feature for its absence.
+//! * Features that are built are listed with the range of their versions, and finalized at the newest, as Kafka 4.2 does when it is new. What is missing clients
+//!   take for its absence: share and streams groups.
 //! * Produce is advertised from 0 although 0 to 2 are refused: librdkafka before 2.11.1 reads codec and message-format support from the low end of that range
 //!   (KAFKA-18659). Kafka does the same.
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::protocol::StrBytes;
 use weir_protocol::header::API_VERSIONS;
 
 use super::{APIS, CloseConnection, Reply, RequestContext, Response};
+
+/// A feature: its versions, and that in force.
+struct Feature {
+    name: &'static str,
+    min: i16,
+    max: i16,
+    finalized: i16,
+}
+
+/// What is built of Kafka's features, by name.
+static FEATURES: &[Feature] = &[
+    // 1: KIP-848 groups.
+    Feature { name: "group.version", min: 0, max: 1, finalized: 1 },
+    // 2: KIP-890, epochs that end with their transaction. Java begins it with this row.
+    Feature { name: "transaction.version", min: 0, max: 2, finalized: 2 },
+];
+
+/// How often the finalized features changed: never, since this broker has no way to change them.
+const FEATURES_EPOCH: i64 = 0;
 
 /// Answers the table.
 pub async fn handle(context: &RequestContext, request: ApiVersionsRequest) -> Result<Reply, CloseConnection> {
@@ -27,7 +48,33 @@ pub async fn handle(context: &RequestContext, request: ApiVersionsRequest) -> Re
         .iter()
         .map(|api| ApiVersion::default().with_api_key(api.key).with_min_version(api.min).with_max_version(api.max))
         .collect();
-    context.ready(&ApiVersionsResponse::default().with_api_keys(keys))
+    let response = ApiVersionsResponse::default().with_api_keys(keys);
+    context.ready(&with_features(response, context.version))
+}
+
+/// S-7: before v4 a range that begins at 0 cannot be told (KAFKA-17011), and the feature is left out of it; that it is in force is told all the same.
+fn with_features(response: ApiVersionsResponse, version: i16) -> ApiVersionsResponse {
+    if version < 3 {
+        return response;
+    }
+    let name = |feature: &Feature| StrBytes::from_static_str(feature.name);
+    let tellable = FEATURES.iter().filter(|feature| version >= 4 || feature.min > 0);
+    let supported = tellable.map(|feature| {
+        SupportedFeatureKey::default()
+            .with_name(name(feature))
+            .with_min_version(feature.min)
+            .with_max_version(feature.max)
+    });
+    let finalized = FEATURES.iter().map(|feature| {
+        FinalizedFeatureKey::default()
+            .with_name(name(feature))
+            .with_min_version_level(feature.finalized)
+            .with_max_version_level(feature.finalized)
+    });
+    response
+        .with_supported_features(supported.collect())
+        .with_finalized_features_epoch(FEATURES_EPOCH)
+        .with_finalized_features(finalized.collect())
 }
 
 /// Letters and digits, with `-` and `.` inside (S-4; Kafka's `ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`).
@@ -76,6 +123,12 @@ mod tests {
     }
 
     fn highest_decodable(key: i16) -> i16 {
-        kafka_protocol::messages::ApiKey::try_from(key).expect("a known key").valid_versions().max
+        match key {
+            // Decoders of our own, `weir_protocol::offsets_by_id`.
+            8 | 9 => 10,
+            // Laid out as version 10, `weir_protocol::versions::layout_version`.
+            2 => 11,
+            _ => kafka_protocol::messages::ApiKey::try_from(key).expect("a known key").valid_versions().max,
+        }
     }
 }

@@ -7,8 +7,10 @@ use kafka_protocol::protocol::StrBytes;
 use weir_model::config::{BrokerLayer, ConfigError};
 
 use super::RequestContext;
+use crate::coordinator::errors::group_config_error;
+use crate::coordinator::group_configs::GroupConfigError;
 use crate::topics::errors::{message, topic_error};
-use crate::topics::{ConfigChange, TopicError};
+use crate::topics::{ConfigChange, ConfigOperation, TopicError};
 
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
@@ -74,6 +76,10 @@ async fn change_one(
     let changed = match kind {
         TOPIC => change_topic(context, name, wanted, validate_only).await,
         BROKER => change_broker(context, name, wanted, validate_only).await,
+        GROUP => {
+            let changed = change_group(context, name, wanted, validate_only).await;
+            return changed.map_err(|error| (group_config_error(&error), error.to_string()));
+        }
         other => return Err(not_served(other)),
     };
     changed.map_err(|error| (code_of(kind, &error), message(&error)))
@@ -102,7 +108,42 @@ async fn change_broker(
     let layer = layer(context, name)?;
     match wanted {
         Wanted::All(configs) => topics.replace_broker_configs(layer, whole(configs)?, validate_only).await,
-        Wanted::Some(changes) => topics.change_broker_configs(layer, &changes, validate_only).await,
+        Wanted::Some(mut changes) => {
+            changes.retain(|change| !removes_a_throttle(change));
+            topics.change_broker_configs(layer, &changes, validate_only).await
+        }
+    }
+}
+
+/// There are no replicas to throttle, so a throttle is never set, and its removal is done. `kafka-reassign-partitions --verify` asks for it each time.
+fn removes_a_throttle(change: &ConfigChange) -> bool {
+    const THROTTLES: [&str; 3] = [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ];
+    change.operation == ConfigOperation::Delete && THROTTLES.contains(&change.name.as_str())
+}
+
+async fn change_group(
+    context: &RequestContext,
+    name: &str,
+    wanted: Wanted,
+    validate_only: bool,
+) -> Result<(), GroupConfigError> {
+    let groups = context.broker.groups.configs();
+    match wanted {
+        Wanted::All(configs) => {
+            let mut set = BTreeMap::new();
+            for (name, value) in configs {
+                let Some(value) = value else { return Err(ConfigError::NoValue { name }.into()) };
+                if set.insert(name.clone(), value).is_some() {
+                    return Err(GroupConfigError::Duplicate(name));
+                }
+            }
+            groups.replace(name, set, validate_only).await
+        }
+        Wanted::Some(changes) => groups.change(name, &changes, validate_only).await,
     }
 }
 
@@ -142,8 +183,10 @@ fn not_served(kind: i8) -> Refused {
     let what = match kind {
         BROKER_LOGGER => "levels of loggers are set at the start, with WEIR_LOG".to_owned(),
         CLIENT_METRICS => "subscriptions to clients' metrics are not built".to_owned(),
-        GROUP => "configs of groups are not built".to_owned(),
         other => format!("Unknown resource type {other}"),
     };
-    (ResponseError::InvalidRequest, format!("{what}; configs of topics (2) and brokers (4) can be altered"))
+    (
+        ResponseError::InvalidRequest,
+        format!("{what}; configs of topics (2), brokers (4) and groups (32) can be altered"),
+    )
 }

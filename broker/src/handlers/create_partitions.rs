@@ -18,7 +18,11 @@ use crate::topics::errors::{message, topic_error};
 pub async fn handle(context: &RequestContext, request: CreatePartitionsRequest) -> Result<Reply, CloseConnection> {
     let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let mut results = Vec::with_capacity(request.topics.len());
-    for topic in request.topics {
+    for (index, topic) in request.topics.into_iter().enumerate() {
+        // Named twice, answered once: clients keep the results in a map.
+        if names[..index].contains(&topic.name) {
+            continue;
+        }
         let result = CreatePartitionsTopicResult::default().with_name(topic.name.clone());
         results.push(match create(context, &names, &topic, request.validate_only).await {
             Ok(()) => result,

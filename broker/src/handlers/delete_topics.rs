@@ -27,11 +27,32 @@ pub async fn handle(context: &RequestContext, request: DeleteTopicsRequest) -> R
     } else {
         request.topic_names.into_iter().map(|name| DeleteTopicState::default().with_name(Some(name))).collect()
     };
+    if !context.broker.config.delete_topic_enable {
+        let results = targets.into_iter().map(|target| disabled(context, target)).collect();
+        return context.ready(&DeleteTopicsResponse::default().with_responses(results));
+    }
     let mut results = Vec::with_capacity(targets.len());
-    for target in targets {
-        results.push(delete(context, target).await);
+    let mut answered = Vec::new();
+    for target in &targets {
+        if targets.iter().filter(|other| *other == target).count() == 1 {
+            results.push(delete(context, target.clone()).await);
+        } else if !answered.contains(&target) {
+            // Named twice: answered once, and nothing is deleted, as Kafka does it.
+            answered.push(target);
+            let result = DeletableTopicResult::default().with_name(target.name.clone()).with_topic_id(target.topic_id);
+            let reason = "the topic is named more than once in the request".to_owned();
+            results.push(fail(context, result, ResponseError::InvalidRequest, reason));
+        }
     }
     context.ready(&DeleteTopicsResponse::default().with_responses(results))
+}
+
+/// Whatever is named, known or not. Versions below 3 have no code of its own for it.
+fn disabled(context: &RequestContext, target: DeleteTopicState) -> DeletableTopicResult {
+    let code =
+        if context.version < 3 { ResponseError::InvalidRequest } else { topic_error(&TopicError::DeletionDisabled) };
+    let result = DeletableTopicResult::default().with_name(target.name).with_topic_id(target.topic_id);
+    fail(context, result, code, message(&TopicError::DeletionDisabled))
 }
 
 async fn delete(context: &RequestContext, target: DeleteTopicState) -> DeletableTopicResult {

@@ -1,9 +1,9 @@
 //! DescribeConfigs (key 32), versions 1 to 4.
 //!
-//! Answers the configs of topics, of this broker, and (under the empty name) those set for all brokers, from the tables in `weir_model::config` (S-67, S-68).
+//! Answers the configs of topics, of this broker, and (under the empty name) those set for all brokers, and of groups, from the tables in `weir_model::config` (S-67, S-68).
 //!
 //! * v1 source and synonyms (KIP-226); v3 type and documentation (KIP-569); v4 compact encodings.
-//! * Differs from Kafka: loggers, client metrics and group configs are not built: INVALID_REQUEST.
+//! * Differs from Kafka: loggers and client metrics are not built: INVALID_REQUEST. Groups have the configs of KIP-848 groups only.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -14,7 +14,7 @@ use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 use weir_model::TopicName;
 
-use super::config_changes::{BROKER, TOPIC};
+use super::config_changes::{BROKER, GROUP, TOPIC};
 use super::{CloseConnection, Reply, RequestContext};
 use crate::topics::errors::{message, topic_error};
 use crate::topics::{ConfigEntry, TopicError, broker_entries, cluster_entries, topic_entries};
@@ -31,6 +31,8 @@ pub async fn handle(context: &RequestContext, request: DescribeConfigsRequest) -
             Ok(entries) => {
                 let wanted = |entry: &ConfigEntry| match &resource.configuration_keys {
                     None => true,
+                    // Kafka takes an empty list for all, as it takes null.
+                    Some(keys) if keys.is_empty() => true,
                     Some(keys) => keys.iter().any(|key| **key == *entry.def.name),
                 };
                 let configs = entries
@@ -73,9 +75,13 @@ fn entries(
                 }
             }
         }
+        GROUP if name.is_empty() => {
+            Err((ResponseError::InvalidRequest, "the group id is empty: name the group".to_owned()))
+        }
+        GROUP => Ok(broker.groups.configs().entries(name)),
         other => Err((
             ResponseError::InvalidRequest,
-            format!("configs of resource type {other} are not served: ask for 2 (topic) or 4 (broker)"),
+            format!("configs of resource type {other} are not served: ask for 2 (topic), 4 (broker) or 32 (group)"),
         )),
     }
 }
@@ -101,5 +107,5 @@ fn to_config(
         .with_is_sensitive(entry.def.sensitive)
         .with_synonyms(synonyms.collect());
     let config = if version >= 3 { config.with_config_type(entry.def.kind.code()) } else { config };
-    if with_documentation { config.with_documentation(Some(StrBytes::from_string(entry.def.text()))) } else { config }
+    config.with_documentation(with_documentation.then(|| StrBytes::from_string(entry.def.text())))
 }

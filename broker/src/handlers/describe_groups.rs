@@ -4,6 +4,7 @@
 //!
 //! * v1 throttle time; v3 authorized operations (KIP-430); v4 static ids (KIP-345); v5 compact encodings; v6 an unknown group is GROUP_ID_NOT_FOUND with a message
 //!   (KIP-1043), before it is a group without error in state Dead (S-86).
+//! * A KIP-848 group is not found here, see ConsumerGroupDescribe.
 //! * Does not differ from Kafka: metadata and assignments are shown while the group is Stable.
 
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, Gr
 use kafka_protocol::protocol::StrBytes;
 
 use super::{CloseConnection, Reply, RequestContext};
-use crate::coordinator::GroupDescription;
 use crate::coordinator::errors::group_code;
 use crate::coordinator::group::{GroupError, GroupState, Member};
+use crate::coordinator::{GroupDescription, NotFound};
 
 /// "Not asked for" (S-24).
-const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
+pub(super) const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 /// Every operation that Kafka defines on a group: read, delete, describe, describe configs, alter configs. There are no ACLs.
-const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// Describes.
 pub async fn handle(context: &RequestContext, request: DescribeGroupsRequest) -> Result<Reply, CloseConnection> {
@@ -37,8 +38,9 @@ pub async fn handle(context: &RequestContext, request: DescribeGroupsRequest) ->
         let mut groups = Vec::with_capacity(answers.len());
         for (id, answer) in answers {
             let group = match answer.wait().await {
-                Ok(Some(description)) => described(id, description, version),
-                Ok(None) => unknown(id, version),
+                Ok(Ok(description)) => described(id, description, version),
+                Ok(Err(NotFound::Absent | NotFound::Unavailable)) => unknown(id, "not found", version),
+                Ok(Err(NotFound::OtherType)) => unknown(id, "is not a classic group", version),
                 Err(error) => DescribedGroup::default().with_group_id(id).with_error_code(group_code(Some(error))),
             };
             groups.push(group.with_authorized_operations(operations));
@@ -47,12 +49,12 @@ pub async fn handle(context: &RequestContext, request: DescribeGroupsRequest) ->
     }))
 }
 
-fn unknown(id: GroupId, version: i16) -> DescribedGroup {
+fn unknown(id: GroupId, why: &str, version: i16) -> DescribedGroup {
     let group = DescribedGroup::default().with_group_state(StrBytes::from_static_str(GroupState::Dead.as_str()));
     if version < 6 {
         return group.with_group_id(id);
     }
-    let reason = format!("there is no group '{}'", id.as_str());
+    let reason = format!("Group {} {why}.", id.as_str());
     group
         .with_group_id(id)
         .with_error_code(group_code(Some(GroupError::GroupIdNotFound)))
@@ -73,7 +75,8 @@ fn described(id: GroupId, group: GroupDescription, version: i16) -> DescribedGro
 fn to_member(member: Member, protocol: Option<&str>, version: i16) -> DescribedGroupMember {
     let (metadata, assignment) = match protocol {
         Some(protocol) => (member.metadata(protocol), member.assignment),
-        None => (Bytes::new(), Bytes::new()),
+        // Between generations there is no chosen protocol, and the assignment is that of the last one.
+        None => (Bytes::new(), member.assignment),
     };
     DescribedGroupMember::default()
         .with_member_id(text(&member.id))

@@ -19,20 +19,30 @@ const METADATA_PARTITION: i32 = 0;
 
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: DescribeQuorumRequest) -> Result<Reply, CloseConnection> {
+    // Only what has a quorum has nodes.
+    let mut nodes = Vec::new();
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             if topic.topic_name.as_str() == METADATA_TOPIC && asked.partition_index == METADATA_PARTITION {
+                nodes = vec![node(context)];
                 quorum(context)
             } else {
                 let code = ResponseError::UnknownTopicOrPartition;
-                PartitionData::default().with_partition_index(asked.partition_index).with_error_code(code.code())
+                let reason = format!("the one quorum is that of {METADATA_TOPIC}, partition {METADATA_PARTITION}");
+                let refused =
+                    PartitionData::default().with_partition_index(asked.partition_index).with_error_code(code.code());
+                if context.version >= 2 {
+                    refused.with_error_message(Some(StrBytes::from_string(reason)))
+                } else {
+                    refused
+                }
             }
         });
         let partitions = partitions.collect();
         TopicData::default().with_topic_name(topic.topic_name).with_partitions(partitions)
     });
     let response = DescribeQuorumResponse::default().with_topics(topics.collect());
-    context.ready(&if context.version >= 2 { response.with_nodes(vec![node(context)]) } else { response })
+    context.ready(&if context.version >= 2 { response.with_nodes(nodes) } else { response })
 }
 
 fn quorum(context: &RequestContext) -> PartitionData {

@@ -109,7 +109,10 @@ fn missing(name: &str) -> DescribeTopicPartitionsResponseTopic {
 }
 
 fn failed(name: WireName, code: ResponseError) -> DescribeTopicPartitionsResponseTopic {
-    DescribeTopicPartitionsResponseTopic::default().with_error_code(code.code()).with_name(Some(name))
+    DescribeTopicPartitionsResponseTopic::default()
+        .with_error_code(code.code())
+        .with_name(Some(name))
+        .with_topic_authorized_operations(ALL_TOPIC_OPERATIONS)
 }
 
 fn wire(name: &str) -> WireName {

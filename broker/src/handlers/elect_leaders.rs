@@ -18,12 +18,12 @@ const UNCLEAN: i8 = 1;
 /// Answers at once.
 pub async fn handle(context: &RequestContext, request: ElectLeadersRequest) -> Result<Reply, CloseConnection> {
     // Version 0 has no type: it is the default, preferred.
-    if !matches!(request.election_type, PREFERRED | UNCLEAN) {
-        return context.ready(&ElectLeadersResponse::default().with_error_code(ResponseError::InvalidRequest.code()));
-    }
+    let known_type = matches!(request.election_type, PREFERRED | UNCLEAN);
     let results = request.topic_partitions.unwrap_or_default().into_iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|index| {
             let code = match context.partition(topic.topic.as_str(), *index) {
+                // Said at the top and for each partition: clients look at one or the other.
+                _ if !known_type => ResponseError::InvalidRequest,
                 Ok(_) => ResponseError::ElectionNotNeeded,
                 Err(code) => code,
             };
@@ -35,5 +35,6 @@ pub async fn handle(context: &RequestContext, request: ElectLeadersRequest) -> R
         let partitions = partitions.collect();
         ReplicaElectionResult::default().with_topic(topic.topic).with_partition_result(partitions)
     });
-    context.ready(&ElectLeadersResponse::default().with_replica_election_results(results.collect()))
+    let response = ElectLeadersResponse::default().with_replica_election_results(results.collect());
+    context.ready(&if known_type { response } else { response.with_error_code(ResponseError::InvalidRequest.code()) })
 }

@@ -210,6 +210,10 @@ fn target(
     let id = PartitionId { topic: topic.id(), index: asked.partition };
     let partition = context.broker.storage.partition(id).ok_or(ResponseError::UnknownTopicOrPartition)?;
     errors::check_leader_epoch(asked.current_leader_epoch, LEADER_EPOCH)?;
+    // One epoch for ever: a later one was never written here, so the log that the client read before was another (KIP-595).
+    if asked.last_fetched_epoch > LEADER_EPOCH {
+        return Err(ResponseError::OffsetOutOfRange);
+    }
     let offset = Offset::new(asked.fetch_offset).ok_or(ResponseError::OffsetOutOfRange)?;
     let max_bytes = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
     Ok(Target { partition, offset, max_bytes, form: form.clone() })
@@ -286,7 +290,9 @@ fn failed(index: i32, code: ResponseError) -> FetchedPartition<Records> {
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,
-        aborted_transactions: None,
+        // Kafka's answer for what is not there has the field's default, an empty list; that of a failed read has none.
+        aborted_transactions: matches!(code, ResponseError::UnknownTopicOrPartition | ResponseError::UnknownTopicId)
+            .then(Vec::new),
         records: Vec::new(),
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! * v1 key types; v3 compact encodings; v4 many keys at once, with an error each (KIP-699); v5 a retriable error for transactions (KIP-890), never needed; v6 share
 //!   groups (KIP-932).
-//! * Differs from Kafka: the answer never is COORDINATOR_NOT_AVAILABLE, since `__consumer_offsets` need not exist yet: the first write makes it. Transactional ids
-//!   are answered though transactions are not built, so that InitProducerId can refuse them with a reason. Share groups are not built: INVALID_REQUEST.
+//! * Differs from Kafka: the answer never is COORDINATOR_NOT_AVAILABLE, since `__consumer_offsets` and `__transaction_state` need not exist yet: the first write
+//!   makes them. Share groups are not built: INVALID_REQUEST.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;

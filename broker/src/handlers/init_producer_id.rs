@@ -1,18 +1,21 @@
 //! InitProducerId (key 22), versions 0 to 5.
 //!
-//! Gives an idempotent producer its id. Ids come from blocks that storage makes durable before the first of a block is given out, so none is given twice.
+//! Gives a producer its id and epoch. Without a transactional id the id is fresh and the epoch 0; ids come from blocks that storage makes durable before the
+//! first of a block is given out, so none is given twice. With one, the id stays and the epoch goes up, which fences every earlier instance; a transaction that
+//! one of them left open is aborted first, and the client asked to try again with CONCURRENT_TRANSACTIONS (S-94).
 //!
-//! * v2 compact encodings; v3 id and epoch of a producer that recovers (KIP-360); v4 PRODUCER_FENCED; v5 no change for idempotent producers (KIP-890).
-//! * Differs from Kafka: transactions are not built. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that Java,
-//!   librdkafka and franz-go all take as final; UNSUPPORTED_VERSION or a coordinator error would be retried for ever by some.
+//! * v2 compact encodings; v3 id and epoch of a producer that recovers (KIP-360); v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); v5
+//!   TRANSACTION_ABORTABLE (KIP-890), which it never needs.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
-use tracing::{error, warn};
+use tracing::{debug, error};
 
 use super::{CloseConnection, Reply, RequestContext};
+use crate::coordinator::errors::{transaction_error, transaction_error_before_fenced};
+use crate::coordinator::transaction::Producer;
 
-/// Answers a fresh producer id at epoch 0.
+/// Answers the producer.
 pub async fn handle(context: &RequestContext, request: InitProducerIdRequest) -> Result<Reply, CloseConnection> {
     let refuse = |code: ResponseError| {
         let response = InitProducerIdResponse::default()
@@ -21,12 +24,29 @@ pub async fn handle(context: &RequestContext, request: InitProducerIdRequest) ->
             .with_producer_epoch(-1);
         context.ready(&response)
     };
+    let expected = match (request.producer_id.0, request.producer_epoch) {
+        (-1, -1) => None,
+        (id, epoch) if id >= 0 && epoch >= 0 => Some(Producer { id, epoch }),
+        // Kafka: both or neither.
+        _ => return refuse(ResponseError::InvalidRequest),
+    };
     if let Some(id) = &request.transactional_id {
-        if id.is_empty() {
-            return refuse(ResponseError::InvalidRequest);
-        }
-        warn!(client_id = context.client_id(), transactional_id = %id.as_str(), "transactions are not served: produce without transactional.id");
-        return refuse(ResponseError::TransactionalIdAuthorizationFailed);
+        let transactions = &context.broker.transactions;
+        return match transactions.init(id.as_str(), request.transaction_timeout_ms, expected).await {
+            Ok(producer) => context.ready(
+                &InitProducerIdResponse::default()
+                    .with_producer_id(ProducerId(producer.id))
+                    .with_producer_epoch(producer.epoch),
+            ),
+            Err(error) => {
+                debug!(client_id = context.client_id(), transactional_id = id.as_str(), %error, "a producer was not initialized");
+                refuse(if context.version < 4 {
+                    transaction_error_before_fenced(error)
+                } else {
+                    transaction_error(error)
+                })
+            }
+        };
     }
     let storage = context.broker.storage.clone();
     // Once per thousand ids this writes to the metadata store.
@@ -35,7 +55,7 @@ pub async fn handle(context: &RequestContext, request: InitProducerIdRequest) ->
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     match allocated {
-        // A producer that recovers (v3) gives the id it had. Without transactions nothing needs to be fenced: a new id is as good, and Kafka answers one too.
+        // A producer that recovers (v3) gives the id it had. Without a transactional id nothing needs to be fenced: Kafka answers a new one too.
         Ok(id) => {
             context.ready(&InitProducerIdResponse::default().with_producer_id(ProducerId(id)).with_producer_epoch(0))
         }

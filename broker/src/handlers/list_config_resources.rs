@@ -1,6 +1,6 @@
 //! ListConfigResources (key 74), versions 0 and 1.
 //!
-//! Lists what DescribeConfigs answers for: topics and this broker. Client metrics, groups and loggers have no configs here, so none is listed.
+//! Lists what DescribeConfigs answers for: topics, this broker, and groups with configs of their own. Client metrics and loggers have no configs here, so none is listed.
 //!
 //! * v0 was ListClientMetricsResources, and asks for client metrics alone (KIP-1000); v1 names the types wanted, an empty list for all (KIP-1142).
 
@@ -28,6 +28,9 @@ pub async fn handle(context: &RequestContext, request: ListConfigResourcesReques
     }
     if wants(BROKER) {
         resources.push(resource(BROKER, context.broker.identity.node_id.to_string()));
+    }
+    if wants(GROUP) {
+        resources.extend(context.broker.groups.configs().names().into_iter().map(|group| resource(GROUP, group)));
     }
     context.ready(&ListConfigResourcesResponse::default().with_config_resources(resources))
 }

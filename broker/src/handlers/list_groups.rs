@@ -3,7 +3,7 @@
 //! Lists all groups, or those in the states and of the types asked for; both filters ignore case (S-86).
 //!
 //! * v1 throttle time; v3 compact encodings; v4 state filter and state (KIP-518); v5 type filter and type (KIP-848).
-//! * Differs from Kafka: only classic groups are built, so every group is of type `classic`.
+//! * Does not differ from Kafka.
 
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{GroupId, ListGroupsRequest, ListGroupsResponse};
@@ -11,8 +11,6 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{CloseConnection, Reply, RequestContext};
 use crate::coordinator::errors::group_code;
-
-const CLASSIC: &str = "classic";
 
 /// Lists.
 pub async fn handle(context: &RequestContext, request: ListGroupsRequest) -> Result<Reply, CloseConnection> {
@@ -25,14 +23,14 @@ pub async fn handle(context: &RequestContext, request: ListGroupsRequest) -> Res
         let listed = groups
             .into_iter()
             .filter(|group| {
-                passes(&request.states_filter, group.state.as_str()) && passes(&request.types_filter, CLASSIC)
+                passes(&request.states_filter, group.state) && passes(&request.types_filter, group.group_type)
             })
             .map(|group| {
                 let listed = ListedGroup::default()
                     .with_group_id(GroupId(text(&group.group)))
                     .with_protocol_type(text(group.protocol_type.as_deref().unwrap_or_default()));
-                let listed = if version >= 4 { listed.with_group_state(text(group.state.as_str())) } else { listed };
-                if version >= 5 { listed.with_group_type(text(CLASSIC)) } else { listed }
+                let listed = if version >= 4 { listed.with_group_state(text(group.state)) } else { listed };
+                if version >= 5 { listed.with_group_type(text(group.group_type)) } else { listed }
             });
         Ok(ListGroupsResponse::default().with_groups(listed.collect()))
     }))

@@ -7,6 +7,7 @@
 //!   v7 leader epochs (KIP-320); v8 authorized operations (KIP-430); v10 topic ids; v12 look-up by id (KIP-516); v13 a top-level error (KIP-1102).
 //! * Differs from Kafka: a topic created by this request is answered as created, not with UNKNOWN_TOPIC_OR_PARTITION: it is usable at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
@@ -60,7 +61,12 @@ pub async fn handle(context: &RequestContext, request: MetadataRequest) -> Resul
         Some(topics) => {
             let allow_creation = request.allow_auto_topic_creation && context.broker.config.auto_create_topics_enable;
             let mut answers = Vec::with_capacity(topics.len());
+            let mut seen = BTreeSet::new();
             for topic in topics {
+                // Named twice, answered once, as Kafka does: clients keep topics in a map.
+                if !seen.insert((topic.name.as_ref().map(|name| name.as_str()), topic.topic_id)) {
+                    continue;
+                }
                 answers.push(one(context, topic, allow_creation, wants_operations).await);
             }
             answers
@@ -81,8 +87,12 @@ fn refuse(
     topics: &[MetadataRequestTopic],
 ) -> Result<Reply, CloseConnection> {
     let code = ResponseError::InvalidRequest;
-    let answers =
-        topics.iter().map(|topic| failed(topic.name.clone().unwrap_or_default(), topic.topic_id, code)).collect();
+    // These versions cannot say that there is no name: an empty one stands for it.
+    let answers = topics.iter().map(|topic| {
+        let name = topic.name.clone().unwrap_or_default();
+        failed(name.clone(), topic.topic_id, code).with_name(Some(name))
+    });
+    let answers = answers.collect();
     context.ready(&response.with_topics(answers))
 }
 
@@ -96,7 +106,8 @@ async fn one(
     allow_creation: bool,
     wants_operations: bool,
 ) -> MetadataResponseTopic {
-    let Some(wire_name) = &asked.name else {
+    // An id goes before any name: the Java client asks by id with an empty name, not a null one (KIP-516).
+    let Some(wire_name) = asked.name.as_ref().filter(|_| asked.topic_id.is_nil()) else {
         let found = context.broker.storage.topics().get(TopicId::from_uuid(asked.topic_id)).cloned();
         return match found {
             Some(topic) => describe(context, &topic, wants_operations),

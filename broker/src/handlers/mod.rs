@@ -7,11 +7,15 @@ mod config_changes;
 mod context;
 mod reply;
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
 mod alter_user_scram_credentials;
 pub mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_acls;
 mod create_partitions;
 mod create_topics;
@@ -31,6 +35,7 @@ mod describe_topic_partitions;
 mod describe_transactions;
 mod describe_user_scram_credentials;
 mod elect_leaders;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -50,11 +55,13 @@ mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
 mod sync_group;
+mod txn_offset_commit;
+mod write_txn_markers;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kafka_protocol::messages;
-use weir_protocol::{ApiVersion, ApiVersionTable, decode_request};
+use weir_protocol::{ApiVersion, ApiVersionTable, decode_request, offsets_by_id};
 
 pub use context::RequestContext;
 pub use reply::{CloseConnection, Reply, Response};
@@ -88,8 +95,8 @@ apis! {
     1  Fetch: fetch, messages::FetchRequest, 4..=18;
     2  ListOffsets: list_offsets, messages::ListOffsetsRequest, 1..=11;
     3  Metadata: metadata, messages::MetadataRequest, 0..=13;
-    8  OffsetCommit: offset_commit, messages::OffsetCommitRequest, 2..=9;
-    9  OffsetFetch: offset_fetch, messages::OffsetFetchRequest, 1..=9;
+    8  OffsetCommit: offset_commit, offsets_by_id::OffsetCommit, 2..=10;
+    9  OffsetFetch: offset_fetch, offsets_by_id::OffsetFetch, 1..=10;
     10 FindCoordinator: find_coordinator, messages::FindCoordinatorRequest, 0..=6;
     11 JoinGroup: join_group, messages::JoinGroupRequest, 0..=9;
     12 Heartbeat: heartbeat, messages::HeartbeatRequest, 0..=4;
@@ -103,6 +110,11 @@ apis! {
     21 DeleteRecords: delete_records, messages::DeleteRecordsRequest, 0..=2;
     22 InitProducerId: init_producer_id, messages::InitProducerIdRequest, 0..=5;
     23 OffsetForLeaderEpoch: offset_for_leader_epoch, messages::OffsetForLeaderEpochRequest, 2..=4;
+    24 AddPartitionsToTxn: add_partitions_to_txn, messages::AddPartitionsToTxnRequest, 0..=5;
+    25 AddOffsetsToTxn: add_offsets_to_txn, messages::AddOffsetsToTxnRequest, 0..=4;
+    26 EndTxn: end_txn, messages::EndTxnRequest, 0..=5;
+    27 WriteTxnMarkers: write_txn_markers, messages::WriteTxnMarkersRequest, 1..=1;
+    28 TxnOffsetCommit: txn_offset_commit, messages::TxnOffsetCommitRequest, 0..=5;
     29 DescribeAcls: describe_acls, messages::DescribeAclsRequest, 1..=3;
     30 CreateAcls: create_acls, messages::CreateAclsRequest, 1..=3;
     31 DeleteAcls: delete_acls, messages::DeleteAclsRequest, 1..=3;
@@ -125,6 +137,8 @@ apis! {
     61 DescribeProducers: describe_producers, messages::DescribeProducersRequest, 0..=0;
     65 DescribeTransactions: describe_transactions, messages::DescribeTransactionsRequest, 0..=0;
     66 ListTransactions: list_transactions, messages::ListTransactionsRequest, 0..=2;
+    68 ConsumerGroupHeartbeat: consumer_group_heartbeat, messages::ConsumerGroupHeartbeatRequest, 0..=1;
+    69 ConsumerGroupDescribe: consumer_group_describe, messages::ConsumerGroupDescribeRequest, 0..=1;
     74 ListConfigResources: list_config_resources, messages::ListConfigResourcesRequest, 0..=1;
     75 DescribeTopicPartitions: describe_topic_partitions, messages::DescribeTopicPartitionsRequest, 0..=0;
 }

@@ -15,13 +15,19 @@ use crate::coordinator::group::GroupError;
 
 /// Deletes.
 pub async fn handle(context: &RequestContext, request: OffsetDeleteRequest) -> Result<Reply, CloseConnection> {
+    if request.group_id.is_empty() {
+        let code = group_code(Some(GroupError::InvalidGroupId));
+        return context.ready(&OffsetDeleteResponse::default().with_error_code(code));
+    }
     let known = context.broker.storage.topics();
+    let exists = move |topic: &str, index: i32| {
+        known.by_name(topic).is_some_and(|topic| (0..topic.partitions()).contains(&index))
+    };
     let mut asked = Vec::new();
     for topic in &request.topics {
         let name: Arc<str> = Arc::from(topic.name.as_str());
-        if known.by_name(&name).is_some() {
-            asked.extend(topic.partitions.iter().map(|partition| (name.clone(), partition.partition_index)));
-        }
+        let there = topic.partitions.iter().map(|partition| partition.partition_index);
+        asked.extend(there.filter(|index| exists(&name, *index)).map(|index| (name.clone(), index)));
     }
     let answer = context.broker.groups.delete_offsets(Arc::from(request.group_id.as_str()), asked).await;
     Ok(context.pending(async move {
@@ -29,12 +35,15 @@ pub async fn handle(context: &RequestContext, request: OffsetDeleteRequest) -> R
             Ok(errors) => errors,
             Err(error) => return Ok(OffsetDeleteResponse::default().with_error_code(group_code(Some(error)))),
         };
-        // One error per partition asked for, in the order of the request.
+        // One error per partition that there is, in the order of the request.
         let mut errors = errors.into_iter();
         let topics = request.topics.into_iter().map(|topic| {
-            let exists = known.by_name(topic.name.as_str()).is_some();
             let partitions = topic.partitions.into_iter().map(|partition| {
-                let error = if exists { errors.next().flatten() } else { Some(GroupError::UnknownTopicOrPartition) };
+                let error = if exists(topic.name.as_str(), partition.partition_index) {
+                    errors.next().flatten()
+                } else {
+                    Some(GroupError::UnknownTopicOrPartition)
+                };
                 OffsetDeleteResponsePartition::default()
                     .with_partition_index(partition.partition_index)
                     .with_error_code(group_code(error))

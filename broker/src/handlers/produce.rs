@@ -4,11 +4,13 @@
 //! topic is a table, before any lock is taken; then all batches of the request are ordered; then the connection goes on, and the answer waits for durability.
 //!
 //! * v5 log start offset; v7 zstd (KIP-110); v8 record errors and a message (KIP-467); v9 compact encodings; v10 leader hints, which one broker never needs
-//!   (KIP-951); v13 topic ids (KIP-516).
+//!   (KIP-951); v11 TRANSACTION_ABORTABLE (KIP-890); v12 adds its partitions to the transaction by itself (KIP-890); v13 topic ids (KIP-516).
+//! * A transactional batch is appended when its partition is known to belong to the producer's open transaction: the partition knows it from the batch before,
+//!   or the coordinator is asked. What ends the transaction in between voids the answer (see `Partition::append_guarded`), so no batch is ever left behind in a
+//!   transaction that nobody ends.
 //! * acks=0 gets no answer, and closes the connection when something was refused (S-29). acks=1 is answered when the batch is durable, as acks=all is: there is no
 //!   moment in between at which it could be lost with less than the whole broker.
-//! * Differs from Kafka: transactions are not built, so a transactional id or batch is refused. A broker that stops answers nothing rather than
-//!   NOT_LEADER_OR_FOLLOWER.
+//! * Differs from Kafka: a broker that stops answers nothing rather than NOT_LEADER_OR_FOLLOWER.
 
 use std::sync::Arc;
 
@@ -23,15 +25,23 @@ use kafka_protocol::protocol::StrBytes;
 use tracing::{debug, error};
 use weir_model::{PartitionId, TopicId};
 use weir_storage::wal::WalSeq;
-use weir_storage::{Partition, TopicInfo};
+use weir_storage::{Partition, TopicInfo, TxnGuard};
 
 use super::{CloseConnection, Reply, RequestContext};
+use crate::coordinator::errors::verification_error;
+use crate::coordinator::transaction::{Producer, TransactionError};
 use crate::errors;
 use crate::quotas::Limit;
 use crate::tables::{self, CheckedBatch};
 
 /// From this size on a partition's batch is checked and decoded on the blocking pool: it would hold a network thread for more than about a millisecond.
 const INLINE_BYTES: usize = 1 << 20;
+
+/// The first version that knows TRANSACTION_ABORTABLE.
+const ABORTABLE_SINCE: i16 = 11;
+
+/// The first version that adds its partitions to the transaction.
+const ADDS_SINCE: i16 = 12;
 
 /// The client id that Kafka lets write to internal topics (S-35).
 const ADMIN_CLIENT: &str = "__admin_client";
@@ -47,18 +57,11 @@ pub async fn handle(context: &RequestContext, request: ProduceRequest) -> Result
             None,
         );
     }
-    if request.transactional_id.is_some() {
-        let reason = "transactions are not served yet: produce without transactional.id";
-        return answer(
-            context,
-            acks,
-            respond(refuse_all(&request, ResponseError::TransactionalIdAuthorizationFailed, reason)),
-            None,
-        );
-    }
+    let transactional_id = request.transactional_id.clone();
     let bytes = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
     let bytes = bytes.map(|partition| partition.records.as_ref().map_or(0, Bytes::len)).sum();
     let mut outcomes = check_all(context, request.topic_data).await;
+    verify_all(context, transactional_id.as_ref().map(|id| id.as_str()), &mut outcomes).await;
     let last = order_all(context, &mut outcomes).await;
     let throttle_ms = context.charge(Limit::ProducerBytes, bytes);
     answer(context, acks, respond(outcomes).with_throttle_time_ms(throttle_ms), last)
@@ -78,7 +81,7 @@ struct PartitionOutcome {
 
 enum State {
     /// Checked, not ordered yet.
-    Checked { partition: Partition, batch: CheckedBatch, bytes: usize },
+    Checked { partition: Partition, batch: CheckedBatch, bytes: usize, guard: Option<TxnGuard> },
     /// Ordered, or refused.
     Done(PartitionProduceResponse),
 }
@@ -131,7 +134,7 @@ async fn check_one(context: &RequestContext, topic: &Arc<TopicInfo>, data: Parti
     let records = data.records.unwrap_or_default();
     let bytes = records.len();
     match check_records(context, topic, records).await {
-        Ok(batch) => State::Checked { partition, batch, bytes },
+        Ok(batch) => State::Checked { partition, batch, bytes, guard: None },
         Err(refusal) => {
             debug!(topic = %topic.name(), partition = index, client_id = context.client_id(), %refusal, "batch refused");
             context.broker.metrics.rows_refused.inc();
@@ -160,6 +163,77 @@ async fn check_records(
     match checking.await {
         Ok(checked) => checked,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// A transactional batch that the coordinator has to be asked about.
+struct Unverified<'a> {
+    producer: Producer,
+    topic: Arc<str>,
+    outcome: &'a mut PartitionOutcome,
+}
+
+/// Makes sure that each transactional batch belongs to its producer's open transaction, as far as the partition does not know it (S-43, S-44).
+async fn verify_all(context: &RequestContext, id: Option<&str>, outcomes: &mut [TopicOutcome]) {
+    let mut unverified: Vec<Unverified<'_>> = Vec::new();
+    for topic in outcomes {
+        for outcome in &mut topic.partitions {
+            let State::Checked { partition, batch, guard, .. } = &mut outcome.state else { continue };
+            let header = batch.batch.header();
+            if !header.attributes.is_transactional() {
+                continue;
+            }
+            let producer = Producer { id: header.producer_id, epoch: header.producer_epoch };
+            // Taken before anything is looked up.
+            let taken = partition.txn_guard(producer.id);
+            *guard = Some(if context.version >= ADDS_SINCE { taken.from_zero() } else { taken });
+            let refusal = match partition.transaction_of(producer.id) {
+                _ if id.is_none() => Some((
+                    ResponseError::TransactionalIdAuthorizationFailed,
+                    "a transactional batch comes without a transactional id".to_owned(),
+                )),
+                // Known before the coordinator is asked: it would call the producer fenced, which ends it for good (KAFKA-19690).
+                Some(open) if producer.epoch < open.producer_epoch => Some((
+                    ResponseError::InvalidProducerEpoch,
+                    format!("epoch {} of producer {} has taken over", open.producer_epoch, producer.id),
+                )),
+                Some(open) if producer.epoch == open.producer_epoch => continue,
+                Some(_) | None => None,
+            };
+            match refusal {
+                Some((code, message)) => outcome.state = State::Done(refused(outcome.index, code, &message)),
+                None => {
+                    let topic = Arc::from(partition.topic().name().as_str());
+                    unverified.push(Unverified { producer, topic, outcome });
+                }
+            }
+        }
+    }
+    // One request is one producer's; what else a client may send costs it a round each.
+    while let Some(first) = unverified.first().map(|batch| batch.producer) {
+        let (of_first, others): (Vec<_>, Vec<_>) = unverified.into_iter().partition(|batch| batch.producer == first);
+        verify_batches(context, id.unwrap_or_default(), first, of_first).await;
+        unverified = others;
+    }
+}
+
+async fn verify_batches(context: &RequestContext, id: &str, producer: Producer, batches: Vec<Unverified<'_>>) {
+    let transactions = &context.broker.transactions;
+    let partitions = batches.iter().map(|batch| (batch.topic.clone(), batch.outcome.index));
+    let adds = context.version >= ADDS_SINCE;
+    let verified: Vec<Result<(), TransactionError>> = if adds {
+        let added = transactions.add_by_writing(id, producer, partitions.collect()).await;
+        vec![added; batches.len()]
+    } else {
+        let partitions: Vec<_> = partitions.collect();
+        transactions.verify(id, producer, &partitions).unwrap_or_else(|error| vec![Err(error); batches.len()])
+    };
+    for (batch, verified) in batches.into_iter().zip(verified) {
+        if let Err(error) = verified {
+            let code = verification_error(error, context.version >= ABORTABLE_SINCE, adds);
+            debug!(client_id = context.client_id(), transactional_id = id, %error, "a transactional batch was refused");
+            batch.outcome.state = State::Done(refused(batch.outcome.index, code, &error.to_string()));
+        }
     }
 }
 
@@ -192,14 +266,15 @@ async fn order_all(context: &RequestContext, outcomes: &mut [TopicOutcome]) -> O
         let placeholder = State::Done(PartitionProduceResponse::default());
         partition.state = match std::mem::replace(&mut partition.state, placeholder) {
             State::Done(response) => State::Done(response),
-            State::Checked { partition: target, batch, bytes: size } => {
+            State::Checked { partition: target, batch, bytes: size, guard } => {
                 let rows = u64::from(batch.batch.header().record_count.unsigned_abs());
-                match target.append(
+                match target.append_guarded(
                     &mut admission,
                     batch.batch,
                     batch.columns,
                     request_size,
                     context.broker.clock.now_ms(),
+                    guard.as_ref(),
                 ) {
                     Ok(appended) => {
                         context.broker.metrics.produced(rows, size);

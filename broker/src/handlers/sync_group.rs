@@ -12,11 +12,16 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{CloseConnection, Reply, RequestContext};
 use crate::coordinator::errors::group_code;
-use crate::coordinator::group::{Sync, SyncAnswer};
+use crate::coordinator::group::{GroupError, Sync, SyncAnswer};
 
 /// Syncs; the answer is waited for outside.
 pub async fn handle(context: &RequestContext, request: SyncGroupRequest) -> Result<Reply, CloseConnection> {
     let version = context.version;
+    if version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+        // From version 5 on both must be said (KIP-559).
+        let answer = SyncAnswer::refused(GroupError::InconsistentProtocol);
+        return context.ready(&SyncGroupResponse::default().with_error_code(group_code(answer.error)));
+    }
     let group: Arc<str> = Arc::from(request.group_id.as_str());
     let owned = |text: Option<StrBytes>| text.map(|text| Arc::from(&*text));
     let sync = Sync {

@@ -124,6 +124,7 @@ impl Topics {
             if added != count - now || assignments.iter().any(Vec::is_empty) {
                 return Err(TopicError::Assignment("each new partition needs one list of brokers"));
             }
+            self.check_brokers(assignments)?;
         }
         if validate_only {
             return Ok(());

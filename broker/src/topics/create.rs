@@ -69,8 +69,8 @@ impl Topics {
         if !topic.internal && INTERNAL_NAMES.contains(&name.as_str()) {
             return Err(TopicError::Reserved(topic.name));
         }
-        let partitions = self.partition_count(&topic)?;
         self.check_replicas(&topic)?;
+        let partitions = self.partition_count(&topic)?;
         let _change = self.change.lock().await;
         self.check_collision(&name)?;
         if self.storage.topics().by_name(name.as_str()).is_some() {
@@ -119,23 +119,31 @@ impl Topics {
 
     /// More replicas than brokers are refused, or clamped, as `weir.replication.clamp` says.
     fn check_replicas(&self, topic: &NewTopic) -> Result<(), TopicError> {
-        let clamp = self.config.weir_replication_clamp;
-        for (_, brokers) in &topic.assignments {
+        self.check_brokers(topic.assignments.iter().map(|(_, brokers)| brokers))?;
+        match topic.replication_factor {
+            -1 | REPLICAS => Ok(()),
+            2.. if self.config.weir_replication_clamp => Ok(()),
+            other => Err(TopicError::ReplicationFactor(other)),
+        }
+    }
+
+    /// The brokers that each partition is to be on.
+    pub(super) fn check_brokers<'a>(
+        &self,
+        assignments: impl IntoIterator<Item = &'a Vec<i32>>,
+    ) -> Result<(), TopicError> {
+        for brokers in assignments {
             let mut distinct = brokers.clone();
             distinct.sort_unstable();
             distinct.dedup();
             if brokers.is_empty() || distinct.len() < brokers.len() {
                 return Err(TopicError::Assignment("every partition needs brokers, each named once"));
             }
-            if !clamp && brokers[..] != [self.config.node_id] {
+            if !self.config.weir_replication_clamp && brokers[..] != [self.config.node_id] {
                 return Err(TopicError::Assignment("a partition can only be on this broker"));
             }
         }
-        match topic.replication_factor {
-            -1 | REPLICAS => Ok(()),
-            2.. if clamp => Ok(()),
-            other => Err(TopicError::ReplicationFactor(other)),
-        }
+        Ok(())
     }
 
     /// Kafka's metric names cannot tell `.` from `_`, and its tools refuse such neighbours.

@@ -10,6 +10,8 @@ use weir_storage::{BrokerConfigs, TopicInfo};
 pub enum ConfigSource {
     /// Set on the topic.
     Topic,
+    /// Set on the group.
+    Group,
     /// Set on this broker while it runs.
     DynamicBroker,
     /// Set for all brokers while they run.
@@ -29,6 +31,7 @@ impl ConfigSource {
             Self::DynamicDefaultBroker => 3,
             Self::StaticBroker => 4,
             Self::Default => 5,
+            Self::Group => 8,
         }
     }
 }

@@ -17,6 +17,7 @@ use weir_broker::app::App;
 use weir_broker::cli::{ServeOptions, Settings};
 use weir_model::record_batch::{BatchBuilder, Compression};
 use weir_model::{TimestampType, TopicName};
+use weir_protocol::versions::layout_version;
 use weir_storage::{TopicInfo, TopicSpec};
 
 /// 2025-01-01, in milliseconds.
@@ -97,7 +98,7 @@ impl Client {
         let mut body = self.receive_raw().await.expect("the connection is open");
         let header_version = R::Response::header_version(version);
         let header = ResponseHeader::decode(&mut body, header_version).expect("a header");
-        let response = R::Response::decode(&mut body, version).expect("a response");
+        let response = R::Response::decode(&mut body, layout_version(R::KEY, version)).expect("a response");
         assert!(body.is_empty(), "{} bytes follow the response", body.len());
         (header.correlation_id, response)
     }
@@ -147,7 +148,7 @@ pub fn frame<R: Request>(version: i16, id: i32, client_id: &str, request: &R) ->
         .with_client_id(Some(StrBytes::from_string(client_id.to_owned())))
         .encode(&mut body, ApiKey::try_from(R::KEY).expect("known").request_header_version(version))
         .expect("encodable");
-    request.encode(&mut body, version).expect("encodable");
+    request.encode(&mut body, layout_version(R::KEY, version)).expect("encodable");
     with_length(&body)
 }
 

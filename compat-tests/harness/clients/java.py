@@ -7,23 +7,10 @@ from __future__ import annotations
 
 from .. import jvm
 from ..record import Record
-from .base import EVERYTHING, REPLACE_CONFIG, Client, GroupMember, Refused
-from .rust import encode, record_of
+from .base import CLASSIC, EVERYTHING, KIP848, REPLACE_CONFIG, Client, GroupMember, Membership, Refused
+from .program import record_of, wire_of
 
 MAIN = "io.weir.compat.Main"
-
-
-def wire(records: list[Record]) -> list[dict]:
-    return [
-        {
-            "key": encode(record.key),
-            "value": encode(record.value),
-            "headers": [(name, encode(value)) for name, value in record.headers],
-            "timestamp": record.timestamp,
-            "partition": record.partition,
-        }
-        for record in records
-    ]
 
 
 class Member(GroupMember):
@@ -68,7 +55,9 @@ class Transaction:
         self.client.ask("tx_begin", producer=self.number)
 
     def send(self, topic: str, records: list[Record]) -> list[int]:
-        return self.client.ask("tx_send", producer=self.number, topic=topic, records=wire(records))
+        return self.client.ask(
+            "tx_send", producer=self.number, topic=topic, records=[wire_of(record) for record in records]
+        )
 
     def send_offsets(self, member: Member, topic: str, offsets: dict[int, int]) -> None:
         named = {str(partition): offset for partition, offset in offsets.items()}
@@ -109,7 +98,12 @@ class Java(Client):
 
     def produce(self, bootstrap, topic, records, *, codec="none", idempotent=False):
         return self.ask(
-            "produce", bootstrap=bootstrap, topic=topic, records=wire(records), codec=codec, idempotent=idempotent
+            "produce",
+            bootstrap=bootstrap,
+            topic=topic,
+            records=[wire_of(record) for record in records],
+            codec=codec,
+            idempotent=idempotent,
         )
 
     def fetch(self, bootstrap, topic, count, *, partition=0, start=0, client_id=None, read_committed=False, timeout=60):
@@ -126,16 +120,16 @@ class Java(Client):
         )
         return [record_of(record) for record in answer]
 
-    def join(self, bootstrap, group, topic, how=None, **more) -> Member:
-        """`how` is a `Membership`; `more` says in the consumer's own settings what that cannot."""
+    def join(self, bootstrap, group, topic, how: Membership = CLASSIC, **more) -> Member:
+        """`more` says in the consumer's own settings what `how` cannot."""
         settings = {}
-        if how is not None and how.server_side:
+        if how.server_side:
             settings["group.protocol"] = "consumer"
-        elif how is not None:
+        elif how != CLASSIC:
             assignor = "CooperativeStickyAssignor" if how.cooperative else "RangeAssignor"
             settings["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{assignor}"
             settings["session.timeout.ms"] = str(how.session_timeout_ms)
-        if how is not None and how.instance:
+        if how.instance:
             settings["group.instance.id"] = how.instance
         return Member(self, bootstrap, group, topic, **{"settings": settings, **more})
 
@@ -184,8 +178,8 @@ class Java(Client):
         self.ask("replace_topic_config", bootstrap=bootstrap, topic=topic, config=config)
 
 
-JAVA_2 = Java("java-2", "clients-2", 2, EVERYTHING)
-JAVA_3 = Java("java-3", "clients-3", 3, EVERYTHING)
-# AlterConfigs left the Java client with 4.0.
+# KIP-848 came to the Java client with 4.0, and AlterConfigs left it.
+JAVA_2 = Java("java-2", "clients-2", 2, EVERYTHING - {KIP848})
+JAVA_3 = Java("java-3", "clients-3", 3, EVERYTHING - {KIP848})
 JAVA_4 = Java("java-4", "kafka-4", 4, EVERYTHING - {REPLACE_CONFIG})
 RELEASES = (JAVA_2, JAVA_3, JAVA_4)

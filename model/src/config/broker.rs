@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use super::macros::configs;
 use super::suggest::nearest;
-use super::{CleanupPolicy, CompressionType, ConfigDef, ConfigError, TimestampKind, WalSync};
+use super::{
+    CleanupPolicy, CompressionType, ConfigDef, ConfigError, ConsumerAssignors, GroupConfig, GroupProtocols,
+    MigrationPolicy, TimestampKind, WalSync,
+};
 
 configs! {
     /// The configs of this broker, resolved.
     pub struct BrokerConfig, table
     /// Every broker config that is accepted, in the order DescribeConfigs lists them.
     BROKER_CONFIGS {
+        /// How long a write that adds its partition to a transaction waits for the end of the one before.
+        add_partitions_to_txn_retry_backoff_max_ms: i32 = ConfigDef::new("add.partitions.to.txn.retry.backoff.max.ms", "100").at_least(0).read_only();
         /// The address that clients are told to connect to, as PLAINTEXT://HOST:PORT. Empty: the address listened on.
         advertised_listeners: String = ConfigDef::new("advertised.listeners", "").read_only();
         /// Create a topic when a client asks for its metadata and allows it.
@@ -35,6 +40,26 @@ configs! {
         delete_topic_enable: bool = ConfigDef::new("delete.topic.enable", "true").read_only();
         /// Most bytes one fetch answers, but for a first batch that is larger.
         fetch_max_bytes: i32 = ConfigDef::new("fetch.max.bytes", "57671680").at_least(1024).read_only();
+        /// The server-side assignors on offer to members of consumer-protocol groups, the default first.
+        group_consumer_assignors: ConsumerAssignors = ConfigDef::new("group.consumer.assignors", "uniform,range").read_only();
+        /// How often members of consumer-protocol groups send heartbeats; a group may override it.
+        group_consumer_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.heartbeat.interval.ms", "5000").at_least(1).read_only();
+        /// Longest heartbeat interval that a group may set.
+        group_consumer_max_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.max.heartbeat.interval.ms", "15000").at_least(1).read_only();
+        /// Longest session timeout that a group may set.
+        group_consumer_max_session_timeout_ms: i32 = ConfigDef::new("group.consumer.max.session.timeout.ms", "60000").at_least(1).read_only();
+        /// Most members a consumer-protocol group may have.
+        group_consumer_max_size: i32 = ConfigDef::new("group.consumer.max.size", "2147483647").at_least(1).read_only();
+        /// Whether groups with members become groups of the other protocol, when a member of it joins or the last one leaves.
+        group_consumer_migration_policy: MigrationPolicy = ConfigDef::new("group.consumer.migration.policy", "bidirectional").read_only();
+        /// Shortest heartbeat interval that a group may set.
+        group_consumer_min_heartbeat_interval_ms: i32 = ConfigDef::new("group.consumer.min.heartbeat.interval.ms", "5000").at_least(1).read_only();
+        /// Shortest session timeout that a group may set.
+        group_consumer_min_session_timeout_ms: i32 = ConfigDef::new("group.consumer.min.session.timeout.ms", "45000").at_least(1).read_only();
+        /// How long a member of a consumer-protocol group may be silent; a group may override it.
+        group_consumer_session_timeout_ms: i32 = ConfigDef::new("group.consumer.session.timeout.ms", "45000").at_least(1).read_only();
+        /// Which group protocols are served; classic always is.
+        group_coordinator_rebalance_protocols: GroupProtocols = ConfigDef::new("group.coordinator.rebalance.protocols", "classic,consumer").read_only();
         /// How long the first join of an empty group waits for further members.
         group_initial_rebalance_delay_ms: i32 = ConfigDef::new("group.initial.rebalance.delay.ms", "3000").at_least(0).read_only();
         /// Longest session timeout a group member may ask for.
@@ -145,6 +170,22 @@ configs! {
         queued_max_request_bytes: i64 = ConfigDef::new("queued.max.request.bytes", "-1").at_least(-1).read_only();
         /// Largest request that is read; a larger one closes its connection.
         socket_request_max_bytes: i32 = ConfigDef::new("socket.request.max.bytes", "104857600").at_least(1024).read_only();
+        /// How often transactions that are open too long are looked for.
+        transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 = ConfigDef::new("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000").at_least(1).read_only();
+        /// Longest time a producer may let a transaction stay open.
+        transaction_max_timeout_ms: i32 = ConfigDef::new("transaction.max.timeout.ms", "900000").at_least(1).read_only();
+        /// Whether a write is checked against its transaction (KIP-890); it always is.
+        transaction_partition_verification_enable: bool = ConfigDef::new("transaction.partition.verification.enable", "true").read_only().default_only();
+        /// How often transactional ids that nobody uses are looked for.
+        transaction_remove_expired_transaction_cleanup_interval_ms: i32 = ConfigDef::new("transaction.remove.expired.transaction.cleanup.interval.ms", "3600000").at_least(1).read_only();
+        /// Most in-sync replicas __transaction_state waits for. One broker keeps one copy.
+        transaction_state_log_min_isr: i32 = ConfigDef::new("transaction.state.log.min.isr", "2").at_least(1).read_only().hint();
+        /// Partitions of __transaction_state; fixed once the topic exists, which is from the first use of a transaction.
+        transaction_state_log_num_partitions: i32 = ConfigDef::new("transaction.state.log.num.partitions", "50").between(1, 10_000).read_only();
+        /// Replicas of __transaction_state. One broker keeps one copy.
+        transaction_state_log_replication_factor: i32 = ConfigDef::new("transaction.state.log.replication.factor", "3").at_least(1).read_only().hint();
+        /// How long a transactional id is kept that nobody uses.
+        transactional_id_expiration_ms: i32 = ConfigDef::new("transactional.id.expiration.ms", "604800000").at_least(1).read_only();
         /// See the topic config unclean.leader.election.enable.
         unclean_leader_election_enable: bool = ConfigDef::new("unclean.leader.election.enable", "false").hint();
         /// An external Iceberg REST catalog; empty: the one built in.
@@ -159,6 +200,8 @@ configs! {
         weir_segment_url: String = ConfigDef::new("weir.segment.url", "").read_only().default_only();
         /// Memory for rows that are durable but not sealed, over all partitions; beyond it the largest tail is sealed.
         weir_tail_bytes: i64 = ConfigDef::new("weir.tail.bytes", "268435456").at_least(65_536).read_only();
+        /// Most transactional ids that are kept; a further one is refused until idle ones expire, see transactional.id.expiration.ms.
+        weir_transactional_ids_max: i32 = ConfigDef::new("weir.transactional.ids.max", "1000000").at_least(1).read_only();
         /// Size of one WAL file.
         weir_wal_segment_bytes: i64 = ConfigDef::new("weir.wal.segment.bytes", "67108864").between(65_536, 4_294_967_296).read_only();
         /// When written rows count as durable: group (after the sync of their group), interval, none.
@@ -186,6 +229,8 @@ impl BrokerConfig {
                 high_value: i64::from(config.group_max_session_timeout_ms),
             });
         }
+        // The broker's own defaults obey the bounds that groups do.
+        GroupConfig::resolve(&BTreeMap::new(), &config)?;
         Ok(config)
     }
 

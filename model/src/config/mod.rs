@@ -10,6 +10,7 @@
 mod broker;
 mod def;
 mod error;
+mod group;
 mod layers;
 mod macros;
 mod suggest;
@@ -22,9 +23,10 @@ mod tests;
 pub use broker::{BROKER_CONFIGS, BrokerConfig};
 pub use def::{Bounds, Choice, ConfigDef, ConfigType, Standing, UpdateMode};
 pub use error::ConfigError;
+pub use group::{GROUP_CONFIGS, GroupConfig};
 pub use layers::{BrokerLayer, BrokerLayers};
 pub use topic::{NOT_BUILT_TOPIC_CONFIGS, TOPIC_CONFIGS, TopicConfig, TopicConfigSource};
 pub use values::{
-    CleanupPolicy, CompressionType, ConfigValue, InvalidRows, KeepRaw, KeyFormat, List, SchemaSource, TimestampKind,
-    ValueFormat, WalSync,
+    CleanupPolicy, CompressionType, ConfigValue, ConsumerAssignors, GroupProtocols, InvalidRows, KeepRaw, KeyFormat,
+    List, MigrationPolicy, SchemaSource, TimestampKind, ValueFormat, WalSync,
 };

@@ -118,6 +118,67 @@ impl ConfigValue for CleanupPolicy {
     }
 }
 
+/// `group.coordinator.rebalance.protocols`: which kinds of groups are served. The classic protocol always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupProtocols {
+    /// KIP-848 groups.
+    pub consumer: bool,
+}
+
+impl ConfigValue for GroupProtocols {
+    const TYPE: ConfigType = ConfigType::List;
+    const CHOICES: &'static [Choice] = &[
+        Choice { text: "classic", built: true },
+        Choice { text: "consumer", built: true },
+        Choice { text: "share", built: false },
+        Choice { text: "streams", built: false },
+    ];
+    fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        // Kafka does not start without the classic protocol either.
+        parts.contains(&"classic").then(|| Self { consumer: parts.contains(&"consumer") })
+    }
+    fn text(&self) -> String {
+        if self.consumer { "classic,consumer".to_owned() } else { "classic".to_owned() }
+    }
+}
+
+/// `group.consumer.assignors`: the server-side assignors on offer, the default first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerAssignors(pub Vec<String>);
+
+impl ConfigValue for ConsumerAssignors {
+    const TYPE: ConfigType = ConfigType::List;
+    const CHOICES: &'static [Choice] =
+        &[Choice { text: "uniform", built: true }, Choice { text: "range", built: true }];
+    fn parse(text: &str) -> Option<Self> {
+        let mut names: Vec<String> = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        Some(Self(names))
+    }
+    fn text(&self) -> String {
+        self.0.join(",")
+    }
+}
+
+choices! {
+    /// `group.consumer.migration.policy`: whether groups with members become groups of the other protocol.
+    pub enum MigrationPolicy {
+        /// Both ways.
+        Bidirectional = "bidirectional",
+        /// Classic groups become consumer groups.
+        Upgrade = "upgrade",
+        /// Consumer groups become classic groups.
+        Downgrade = "downgrade",
+        /// Neither.
+        Disabled = "disabled",
+    }
+}
+
 choices! {
     /// `compression.type`: how the broker stores batches.
     pub enum CompressionType {

@@ -193,6 +193,52 @@ request!(OFFSET_FOR_LEADER_EPOCH = 23, flexible 4, [
     all(structs![all(STRING), all(structs![all(INT32), all(INT32), all(INT32)])]),
 ]);
 
+request!(ADD_PARTITIONS_TO_TXN = 24, flexible 3, [
+    since(4, structs![
+        all(STRING),                             // transactional id
+        all(INT64),                              // producer id
+        all(INT16),                              // producer epoch
+        all(BOOL),                               // verify only
+        all(structs![all(STRING), all(INT32S)]), // topics
+    ]),
+    until(3, STRING), // transactional id
+    until(3, INT64),  // producer id
+    until(3, INT16),  // producer epoch
+    until(3, structs![all(STRING), all(INT32S)]),
+]);
+
+request!(ADD_OFFSETS_TO_TXN = 25, flexible 3, [all(STRING), all(INT64), all(INT16), all(STRING)]);
+request!(END_TXN = 26, flexible 3, [all(STRING), all(INT64), all(INT16), all(BOOL)]);
+
+request!(WRITE_TXN_MARKERS = 27, flexible 1, [
+    all(structs![
+        all(INT64),                              // producer id
+        all(INT16),                              // producer epoch
+        all(BOOL),                               // commit
+        all(structs![all(STRING), all(INT32S)]), // topics
+        all(INT32),                              // coordinator epoch
+    ]),
+]);
+
+request!(TXN_OFFSET_COMMIT = 28, flexible 3, [
+    all(STRING),      // transactional id
+    all(STRING),      // group
+    all(INT64),       // producer id
+    all(INT16),       // producer epoch
+    since(3, INT32),  // generation
+    since(3, STRING), // member
+    since(3, STRING), // instance
+    all(structs![
+        all(STRING),
+        all(structs![
+            all(INT32),      // partition
+            all(INT64),      // offset
+            since(2, INT32), // leader epoch
+            all(STRING),     // metadata
+        ]),
+    ]),
+]);
+
 request!(DESCRIBE_ACLS = 29, flexible 2, [
     all(INT8),   // resource type
     all(STRING), // resource name
@@ -281,6 +327,21 @@ request!(LIST_TRANSACTIONS = 66, flexible 0, [
     since(2, STRING), // pattern of transactional ids
 ]);
 
+request!(CONSUMER_GROUP_HEARTBEAT = 68, flexible 0, [
+    all(STRING),       // group
+    all(STRING),       // member
+    all(INT32),        // member epoch
+    all(STRING),       // instance
+    all(STRING),       // rack
+    all(INT32),        // rebalance timeout
+    all(STRINGS),      // topic names
+    since(1, STRING),  // regular expression
+    all(STRING),       // assignor
+    all(structs![all(UUID), all(INT32S)]),
+]);
+
+request!(CONSUMER_GROUP_DESCRIBE = 69, flexible 0, [all(STRINGS), all(BOOL)]);
+
 request!(LIST_CONFIG_RESOURCES = 74, flexible 0, [since(1, INT8S)]);
 
 static PARTITION_CURSOR: Struct = Struct { fields: &[all(STRING), all(INT32)], tagged: &[] };
@@ -312,6 +373,11 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DELETE_RECORDS,
     &INIT_PRODUCER_ID,
     &OFFSET_FOR_LEADER_EPOCH,
+    &ADD_PARTITIONS_TO_TXN,
+    &ADD_OFFSETS_TO_TXN,
+    &END_TXN,
+    &WRITE_TXN_MARKERS,
+    &TXN_OFFSET_COMMIT,
     &DESCRIBE_ACLS,
     &CREATE_ACLS,
     &DELETE_ACLS,
@@ -334,6 +400,8 @@ pub static REQUESTS: &[&RequestSchema] = &[
     &DESCRIBE_PRODUCERS,
     &DESCRIBE_TRANSACTIONS,
     &LIST_TRANSACTIONS,
+    &CONSUMER_GROUP_HEARTBEAT,
+    &CONSUMER_GROUP_DESCRIBE,
     &LIST_CONFIG_RESOURCES,
     &DESCRIBE_TOPIC_PARTITIONS,
 ];

@@ -70,6 +70,36 @@ pub enum GroupError {
     /// The topic or partition of a commit does not exist.
     #[error("the topic or partition does not exist")]
     UnknownTopicOrPartition,
+    /// No topic has the id of a commit.
+    #[error("no topic has this id")]
+    UnknownTopicId,
+    /// The member's epoch is not one it can have (KIP-848).
+    #[error("the member's epoch is not the group's: abandon all partitions and join again")]
+    FencedMemberEpoch,
+    /// The member's epoch is an old one (KIP-848).
+    #[error("the member has another epoch by now: try again with the epoch of its last heartbeat")]
+    StaleMemberEpoch,
+    /// The static member of this instance id has not left (KIP-848).
+    #[error("another member still uses this group.instance.id")]
+    UnreleasedInstanceId,
+    /// The assignor is not on offer (KIP-848).
+    #[error("the assignor is not one of group.consumer.assignors")]
+    UnsupportedAssignor,
+    /// The subscription is no regular expression (KIP-848).
+    #[error("the subscription is not a regular expression in RE2 syntax")]
+    InvalidRegularExpression,
+    /// A member of the consumer protocol used a version that does not know of epochs.
+    #[error("a member of the consumer protocol commits with OffsetCommit v9 or later")]
+    UnsupportedVersion,
+    /// An offset was committed in a transaction that has not ended.
+    #[error("an offset was committed in a transaction that has not ended: try again")]
+    UnstableOffsetCommit,
+    /// The producer of a transaction was fenced.
+    #[error("a newer producer has taken over the transaction")]
+    InvalidProducerEpoch,
+    /// The transaction of a commit ended meanwhile.
+    #[error("the transaction ended while its offsets were on the way")]
+    InvalidTxnState,
 }
 
 /// A JoinGroup request.

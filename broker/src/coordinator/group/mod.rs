@@ -1,16 +1,18 @@
-//! Classic consumer groups: membership, rebalances, committed offsets.
+//! Consumer groups, classic and of KIP-848: membership, rebalances, committed offsets.
 //!
-//! [`Group`] is a plain state machine, `apply(now, event) -> effects`, with no clock, task or socket in it; it follows
-//! Kafka's `GroupMetadataManager` and `ClassicGroup`. A [`shard`](self::shard) owns the groups of one partition of
-//! `__consumer_offsets` and turns effects into answers and records. [`records`] holds Kafka's own formats of those
-//! records, and replaying them yields the state that was live.
+//! [`consumer`] is the machine of KIP-848 groups, [`Group`] that of classic ones: plain state machines with no clock, task or
+//! socket in them, which follow Kafka's `GroupMetadataManager`. A [`shard`](self::shard) owns the groups of one partition of
+//! `__consumer_offsets`, turns what the machines want into answers and records, and a group of one protocol into one of the
+//! other. [`records`] holds Kafka's own formats of those records, and replaying them yields the state that was live.
 
+pub mod consumer;
 mod event;
 mod machine;
 mod member;
 pub mod records;
 mod subscription;
 
+pub(in crate::coordinator) mod log;
 pub(in crate::coordinator) mod offsets;
 pub(in crate::coordinator) mod shard;
 

@@ -8,10 +8,12 @@
 //! | offset | 0-3 | 3, or 1 with an expiry of its own | offset int64, leader epoch int32 (3), metadata string, commit time int64, expiry time int64 (1) |
 //! | group | 0-3 | 3 | protocol type, generation int32, protocol (nullable), leader (nullable), state time int64 (2+), members: id, instance id (nullable, 3), client id, host, rebalance timeout int32 (1+), session timeout int32, subscription bytes, assignment bytes |
 //!
-//! Kafka's classes: `OffsetCommitKey`, `OffsetCommitValue`, `GroupMetadataKey`, `GroupMetadataValue`. Keys of other
-//! versions belong to the protocols of KIP-848 and KIP-932 and are passed over, as Kafka does when it downgrades.
+//! Kafka's classes: `OffsetCommitKey`, `OffsetCommitValue`, `GroupMetadataKey`, `GroupMetadataValue`. Versions 3 to 8 and 16
+//! are the records of KIP-848 groups, see [`consumer`]. Keys of other versions belong to share and streams groups and are
+//! passed over, as Kafka does when it downgrades.
 
-mod wire;
+pub mod consumer;
+pub(in crate::coordinator::group) mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ use bytes::Bytes;
 
 use super::member::MemberId;
 use super::offsets::CommittedOffset;
+pub use consumer::{ConsumerKey, ConsumerValue};
 use wire::{Reader, Writer};
 
 /// A key of `__consumer_offsets`.
@@ -41,6 +44,13 @@ pub enum RecordKey {
         /// The group.
         group: Arc<str>,
     },
+    /// A part of a KIP-848 group.
+    Consumer {
+        /// The group.
+        group: Arc<str>,
+        /// Which part.
+        part: ConsumerKey,
+    },
 }
 
 /// A value of `__consumer_offsets`.
@@ -50,6 +60,8 @@ pub enum RecordValue {
     Offset(CommittedOffset),
     /// The metadata of a group.
     Group(GroupMetadata),
+    /// A part of a KIP-848 group.
+    Consumer(ConsumerValue),
 }
 
 /// The durable part of a group.
@@ -140,6 +152,11 @@ impl Record {
         Self { key: RecordKey::Group { group: group.clone() }, value: Some(RecordValue::Group(metadata)) }
     }
 
+    /// A part of a KIP-848 group; `None` removes it.
+    pub fn consumer(group: &Arc<str>, part: ConsumerKey, value: Option<ConsumerValue>) -> Self {
+        Self { key: RecordKey::Consumer { group: group.clone(), part }, value: value.map(RecordValue::Consumer) }
+    }
+
     /// Removes `key`.
     pub fn tombstone(key: RecordKey) -> Self {
         Self { key, value: None }
@@ -159,6 +176,7 @@ impl Record {
                 out.i16(GROUP_KEY_VERSION);
                 out.string(group);
             }
+            RecordKey::Consumer { group, part } => consumer::encode_key(&mut out, group, part),
         }
         out.finish()
     }
@@ -168,6 +186,7 @@ impl Record {
         self.value.as_ref().map(|value| match value {
             RecordValue::Offset(committed) => encode_offset(committed),
             RecordValue::Group(metadata) => encode_group(metadata),
+            RecordValue::Consumer(value) => consumer::encode_value(value),
         })
     }
 
@@ -189,7 +208,11 @@ impl Record {
                 let value = value.map(decode_group).transpose()?.map(RecordValue::Group);
                 Ok(Some(Self { key, value }))
             }
-            _ => Ok(None),
+            version => {
+                let Some((group, part)) = consumer::decode_key(version, &mut input)? else { return Ok(None) };
+                let value = value.map(|value| consumer::decode_value(&part, value)).transpose()?;
+                Ok(Some(Self::consumer(&group, part, value)))
+            }
         }
     }
 }

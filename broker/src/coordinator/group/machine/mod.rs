@@ -182,6 +182,46 @@ impl Group {
         group
     }
 
+    /// The group that a consumer group of classic members becomes: stable as its record says, but that its members' other
+    /// protocols are known; with what follows when its members are to be settled anew.
+    pub fn downgraded(
+        settings: GroupSettings,
+        record: GroupMetadata,
+        protocols: Vec<(MemberId, Vec<MemberProtocol>)>,
+        now: Now,
+        rebalance: bool,
+    ) -> (Self, Vec<Effect>) {
+        let mut group = Self::replayed(settings, record, now);
+        for (id, protocols) in protocols {
+            if let Some(member) = group.members.get_mut(&id) {
+                member.protocols = protocols;
+            }
+        }
+        let mut effects = Vec::new();
+        if rebalance {
+            group.prepare_rebalance(now, &mut effects);
+        }
+        (group, effects)
+    }
+
+    /// Answers every parked request: the group becomes a consumer group, its members have to join again.
+    pub fn dissolve(mut self) -> Vec<Effect> {
+        let error = GroupError::RebalanceInProgress;
+        let mut effects = Vec::new();
+        for member in self.members.values_mut() {
+            if let Some(waiter) = member.awaiting_join.take() {
+                effects.push(Effect::AnswerJoin(waiter, JoinAnswer::refused(&member.id, error)));
+            }
+            if let Some(waiter) = member.awaiting_sync.take() {
+                effects.push(Effect::AnswerSync(waiter, SyncAnswer::refused(error)));
+            }
+        }
+        for (waiter, id, _) in self.static_joins {
+            effects.push(Effect::AnswerJoin(waiter, JoinAnswer::refused(&id, error)));
+        }
+        effects
+    }
+
     /// Lets `event` happen. Effects are to be carried out in their order, the writes among them in the order of all
     /// writes of the group.
     pub fn apply(&mut self, now: Now, event: Event) -> Vec<Effect> {
@@ -323,6 +363,34 @@ impl Group {
             }
             GroupState::Empty | GroupState::Dead => Ok(()),
         }
+    }
+
+    /// As [`Self::check_commit`], for offsets that are committed in a transaction (KIP-447). Without a member id and a generation it is anybody's, as from
+    /// clients before KIP-447; in the middle of a rebalance it is let through, since it counts only when its member is still of this generation.
+    pub fn check_transactional_commit(
+        &mut self,
+        now: Now,
+        member_id: &str,
+        instance_id: Option<&Arc<str>>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        if generation < 0 && member_id.is_empty() && instance_id.is_none() {
+            return Ok(());
+        }
+        if generation < 0 && self.state == GroupState::Empty {
+            return Ok(());
+        }
+        let id = self.check_member(member_id, instance_id)?;
+        if generation != self.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if matches!(self.state, GroupState::Stable | GroupState::PreparingRebalance) {
+            self.renew_session(now, &id);
+        }
+        Ok(())
     }
 
     /// The group as its record holds it.

@@ -101,7 +101,7 @@ fn older_values_of_kafka_are_read() {
 
 #[test]
 fn keys_of_other_protocols_are_passed_over_and_tombstones_kept() {
-    assert_eq!(Record::parse(b"\x00\x03\x00\x01g", Some(b"\x00\x00")), Ok(None));
+    assert_eq!(Record::parse(b"\x00\x09\x00\x01g", Some(b"\x00\x00")), Ok(None));
     let tombstone = Record::parse(OFFSET_KEY, None).expect("valid").expect("an offset");
     assert_eq!(tombstone.value, None);
     assert_eq!(tombstone.value_bytes(), None);

@@ -1,15 +1,20 @@
 //! What a shard can be asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use weir_model::producer::TxnMarker;
+use weir_storage::TxnGuard;
 
+use crate::coordinator::group::consumer::event::{ConsumerGroupDescription, ConsumerHeartbeat, HeartbeatAnswer};
 use crate::coordinator::group::event::{
     GroupError, Heartbeat, Join, JoinAnswer, LeaveAnswer, LeavingMember, Sync, SyncAnswer,
 };
 use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::Member;
 use crate::coordinator::group::offsets::CommittedOffset;
+use crate::coordinator::transaction::Producer;
 
 /// A request of one group, or of all groups of the shard. Each is answered through its `reply`; a reply that is dropped
 /// says that the coordinator has stopped.
@@ -35,19 +40,44 @@ pub(in crate::coordinator) enum Request {
         members: Vec<LeavingMember>,
         reply: oneshot::Sender<Vec<LeaveAnswer>>,
     },
+    /// A member of a KIP-848 group lives, joins or leaves.
+    ConsumerHeartbeat {
+        group: Arc<str>,
+        heartbeat: ConsumerHeartbeat,
+        reply: oneshot::Sender<Result<HeartbeatAnswer, GroupError>>,
+    },
     Commit {
         group: Arc<str>,
         commit: Commit,
         reply: oneshot::Sender<Result<(), GroupError>>,
     },
+    /// Offsets that count once the producer's transaction is committed.
+    TransactionalCommit {
+        group: Arc<str>,
+        commit: Commit,
+        producer: Producer,
+        guard: TxnGuard,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
+    /// The end of a producer's transaction.
+    EndTransaction {
+        marker: TxnMarker,
+        reply: oneshot::Sender<Result<(), GroupError>>,
+    },
     Fetch {
         group: Arc<str>,
         wanted: Option<Vec<(Arc<str>, Vec<i32>)>>,
-        reply: oneshot::Sender<Vec<FetchedTopic>>,
+        /// The member of a KIP-848 group that asks, and its epoch.
+        member: Option<(Arc<str>, i32)>,
+        reply: oneshot::Sender<Result<Vec<FetchedTopic>, GroupError>>,
     },
     Describe {
         group: Arc<str>,
-        reply: oneshot::Sender<Option<GroupDescription>>,
+        reply: oneshot::Sender<Result<GroupDescription, NotFound>>,
+    },
+    DescribeConsumer {
+        group: Arc<str>,
+        reply: oneshot::Sender<Result<ConsumerGroupDescription, NotFound>>,
     },
     List {
         reply: oneshot::Sender<Vec<GroupListing>>,
@@ -80,6 +110,8 @@ pub struct Commit {
     pub instance_id: Option<Arc<str>>,
     /// The generation it is in; -1 for none.
     pub generation: i32,
+    /// v9+: the client can be a member of a KIP-848 group, and knows those groups' errors.
+    pub knows_member_epochs: bool,
     /// How long to keep the offsets instead of the broker's own time (v2-4).
     pub retention_ms: Option<i64>,
     /// What to store.
@@ -108,6 +140,8 @@ pub struct FetchedTopic {
     pub topic: Arc<str>,
     /// Its partitions.
     pub partitions: Vec<(i32, Option<CommittedOffset>)>,
+    /// Those of them that an open transaction committed an offset for (KIP-447).
+    pub unstable: BTreeSet<i32>,
 }
 
 /// A group, in full.
@@ -123,6 +157,17 @@ pub struct GroupDescription {
     pub members: Vec<Member>,
 }
 
+/// Why a group is not described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFound {
+    /// There is no such group.
+    Absent,
+    /// It is of the other type: classic, or of KIP-848.
+    OtherType,
+    /// The coordinator cannot say now.
+    Unavailable,
+}
+
 /// A group, in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupListing {
@@ -130,6 +175,8 @@ pub struct GroupListing {
     pub group: Arc<str>,
     /// What its members call their protocol.
     pub protocol_type: Option<Arc<str>>,
-    /// Where it is.
-    pub state: GroupState,
+    /// Kafka's name of the state it is in.
+    pub state: &'static str,
+    /// `classic` or `consumer`.
+    pub group_type: &'static str,
 }

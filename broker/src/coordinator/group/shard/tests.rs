@@ -5,7 +5,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 
+use weir_model::config::BrokerConfig;
+
 use super::*;
+use crate::coordinator::group::consumer::test_topics::{TestTopicSource, TestTopics};
 use crate::coordinator::group::event::{GroupError, Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer};
 use crate::coordinator::group::machine::GroupState;
 use crate::coordinator::group::member::MemberProtocol;
@@ -20,23 +23,30 @@ const SETTINGS: GroupSettings = GroupSettings {
 const RETENTION: i64 = 1_000_000;
 
 /// A shard with a log in memory. Writes become durable when [`Bench::flush`] says so.
-struct Bench {
-    state: ShardState,
-    now: i64,
+pub(super) struct Bench {
+    topics: Arc<TestTopicSource>,
+    configs: Arc<GroupConfigs>,
+    pub(super) state: ShardState,
+    pub(super) now: i64,
     unwritten: VecDeque<Write>,
     log: Vec<Record>,
 }
 
 impl Bench {
-    fn new() -> Self {
-        Self { state: ShardState::new(SETTINGS, RETENTION), now: 0, unwritten: VecDeque::new(), log: Vec::new() }
+    pub(super) fn new() -> Self {
+        let topics = Arc::new(TestTopicSource::default());
+        *topics.0.lock() = TestTopics::of(&[("used", 4), ("other", 2)]);
+        let config = BrokerConfig::resolve(&std::collections::BTreeMap::new()).expect("the defaults");
+        let configs = Arc::new(GroupConfigs::in_memory(Arc::new(config)));
+        let state = ShardState::new(SETTINGS, Arc::clone(&configs), topics.clone(), RETENTION);
+        Self { topics, configs, state, now: 0, unwritten: VecDeque::new(), log: Vec::new() }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { elapsed_ms: self.now, wall_ms: self.now }
     }
 
-    fn ask<T>(&mut self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> oneshot::Receiver<T> {
+    pub(super) fn ask<T>(&mut self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> oneshot::Receiver<T> {
         let (reply, answer) = oneshot::channel();
         self.state.handle(self.now(), request(reply));
         self.unwritten.extend(self.state.take_writes());
@@ -44,7 +54,7 @@ impl Bench {
     }
 
     /// Ends up to `count` writes.
-    fn flush(&mut self, count: usize, durable: bool) {
+    pub(super) fn flush(&mut self, count: usize, durable: bool) {
         for _ in 0..count {
             let Some(write) = self.unwritten.pop_front() else { return };
             if durable {
@@ -55,35 +65,29 @@ impl Bench {
         }
     }
 
-    fn flush_all(&mut self) {
+    pub(super) fn flush_all(&mut self) {
         while !self.unwritten.is_empty() {
             self.flush(1, true);
         }
     }
 
-    fn pass(&mut self, ms: i64) {
+    pub(super) fn pass(&mut self, ms: i64) {
         self.now += ms;
         self.state.tick(self.now());
         self.unwritten.extend(self.state.take_writes());
     }
 
-    fn expire(&mut self) {
+    pub(super) fn expire(&mut self) {
         self.state.expire(self.now());
         self.unwritten.extend(self.state.take_writes());
     }
 
-    fn commit(
-        &mut self,
-        group: &str,
-        member: &str,
-        generation: i32,
-        topic: &str,
-        offset: i64,
-    ) -> oneshot::Receiver<Result<(), GroupError>> {
-        let commit = Commit {
+    pub(super) fn commit_of(member: &str, generation: i32, topic: &str, offset: i64) -> Commit {
+        Commit {
             member_id: Arc::from(member),
             instance_id: None,
             generation,
+            knows_member_epochs: false,
             retention_ms: None,
             offsets: vec![OffsetToCommit {
                 topic: Arc::from(topic),
@@ -92,12 +96,23 @@ impl Bench {
                 leader_epoch: Some(3),
                 metadata: Arc::from("note"),
             }],
-        };
+        }
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        group: &str,
+        member: &str,
+        generation: i32,
+        topic: &str,
+        offset: i64,
+    ) -> oneshot::Receiver<Result<(), GroupError>> {
+        let commit = Self::commit_of(member, generation, topic, offset);
         let group = Arc::from(group);
         self.ask(|reply| Request::Commit { group, commit, reply })
     }
 
-    fn join(&mut self, group: &str, member: &str, known: bool) -> oneshot::Receiver<JoinAnswer> {
+    pub(super) fn join(&mut self, group: &str, member: &str, known: bool) -> oneshot::Receiver<JoinAnswer> {
         let join = Join {
             member_id: Arc::from(if known { member } else { "" }),
             generated_id: Arc::from(member),
@@ -110,7 +125,7 @@ impl Bench {
             protocols: vec![MemberProtocol {
                 name: Arc::from("range"),
                 // Subscribes to "used".
-                metadata: Bytes::from_static(b"\x00\x01\x00\x00\x00\x01\x00\x04used\xff\xff\xff\xff"),
+                metadata: Bytes::from_static(b"\x00\x00\x00\x00\x00\x01\x00\x04used\xff\xff\xff\xff"),
             }],
             require_known_member_id: false,
             can_skip_assignment: false,
@@ -119,8 +134,10 @@ impl Bench {
         self.ask(|reply| Request::Join { group, join, reply })
     }
 
-    fn sync(&mut self, group: &str, member: &str, generation: i32) -> oneshot::Receiver<SyncAnswer> {
-        let assignments = vec![(Arc::from(member), Bytes::from(format!("for {member}")))];
+    pub(super) fn sync(&mut self, group: &str, member: &str, generation: i32) -> oneshot::Receiver<SyncAnswer> {
+        // Partition 0 of "used", in the consumers' own format.
+        let given = b"\x00\x00\x00\x00\x00\x01\x00\x04used\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff";
+        let assignments = vec![(Arc::from(member), Bytes::from_static(given))];
         let sync = Sync {
             member_id: Arc::from(member),
             instance_id: None,
@@ -133,40 +150,45 @@ impl Bench {
         self.ask(|reply| Request::Sync { group, sync, reply })
     }
 
-    fn leave(&mut self, group: &str, member: &str) {
+    pub(super) fn leave(&mut self, group: &str, member: &str) {
         let members = vec![LeavingMember { member_id: Arc::from(member), instance_id: None }];
         let group = Arc::from(group);
         let _ = self.ask(|reply| Request::Leave { group, members, reply });
     }
 
-    fn delete(&mut self, group: &str) -> oneshot::Receiver<Result<(), GroupError>> {
+    pub(super) fn delete(&mut self, group: &str) -> oneshot::Receiver<Result<(), GroupError>> {
         let group = Arc::from(group);
         self.ask(|reply| Request::Delete { group, reply })
     }
 
-    fn fetch_all(&mut self, group: &str) -> Vec<FetchedTopic> {
+    pub(super) fn fetch_all(&mut self, group: &str) -> Vec<FetchedTopic> {
         let group = Arc::from(group);
-        self.ask(|reply| Request::Fetch { group, wanted: None, reply }).try_recv().expect("answered at once")
+        self.ask(|reply| Request::Fetch { group, wanted: None, member: None, reply })
+            .try_recv()
+            .expect("answered at once")
+            .expect("fetched")
     }
 
-    fn offset(&mut self, group: &str, topic: &str) -> Option<i64> {
+    pub(super) fn offset(&mut self, group: &str, topic: &str) -> Option<i64> {
         let (group, wanted) = (Arc::from(group), Some(vec![(Arc::from(topic), vec![0])]));
-        let topics = self.ask(|reply| Request::Fetch { group, wanted, reply }).try_recv().expect("answered at once");
+        let answer = self.ask(|reply| Request::Fetch { group, wanted, member: None, reply }).try_recv();
+        let topics = answer.expect("answered at once").expect("fetched");
         topics[0].partitions[0].1.as_ref().map(|committed| committed.offset)
     }
 
     /// The state that a restart would find.
-    fn replayed(&self) -> ShardState {
-        let mut state = ShardState::new(SETTINGS, RETENTION);
+    pub(super) fn replayed(&self) -> ShardState {
+        let mut state = ShardState::new(SETTINGS, Arc::clone(&self.configs), self.topics.clone(), RETENTION);
         for record in &self.log {
             let bytes = (record.key_bytes(), record.value_bytes());
             let read = Record::parse(&bytes.0, bytes.1.as_deref()).expect("our own record").expect("of a kind we keep");
             state.replay(self.now(), read);
         }
+        state.loaded(self.now());
         state
     }
 
-    fn stable_member(&mut self, group: &str, member: &str) -> i32 {
+    pub(super) fn stable_member(&mut self, group: &str, member: &str) -> i32 {
         let joined = self.join(group, member, false).try_recv().expect("alone, so at once");
         let mut synced = self.sync(group, member, joined.generation);
         self.flush_all();
@@ -309,6 +331,7 @@ fn a_commit_that_says_how_long_is_kept_that_long() {
         member_id: Arc::from(""),
         instance_id: None,
         generation: -1,
+        knows_member_epochs: false,
         retention_ms: Some(100),
         offsets: vec![OffsetToCommit {
             topic: Arc::from("t"),
