@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from .. import jvm
 from ..record import Record
-from .base import CLASSIC, EVERYTHING, KIP848, REPLACE_CONFIG, Client, GroupMember, Membership, Refused
-from .program import record_of, wire_of
+from .base import CLASSIC, EVERYTHING, KIP848, REPLACE_CONFIG, GroupMember, Membership, Refused
+from .program import AskedClient, record_of, wire_of
 
 MAIN = "io.weir.compat.Main"
 
@@ -77,7 +77,7 @@ class Transaction:
         self.client.ask("tx_close", producer=self.number, ms=0)
 
 
-class Java(Client):
+class Java(AskedClient):
     def __init__(self, name: str, jar_set: str, since: int, features: frozenset[str]):
         self.name, self.jar_set, self.since, self.features = name, jar_set, since, features
         self.jvm = jvm.Asked(self._command)
@@ -155,27 +155,6 @@ class Java(Client):
     def transaction(self, bootstrap: str, transactional_id: str, **settings: str) -> Transaction:
         """A transactional producer, past initTransactions."""
         return Transaction(self, bootstrap, transactional_id, **settings)
-
-    def offset_at(self, bootstrap, topic, timestamp, partition=0):
-        return self.ask("offset_at", bootstrap=bootstrap, topic=topic, partition=partition, timestamp=timestamp)
-
-    def topics(self, bootstrap):
-        return self.ask("topics", bootstrap=bootstrap)
-
-    def create_topic(self, bootstrap, topic, partitions=1, config=None):
-        self.ask("create_topic", bootstrap=bootstrap, topic=topic, partitions=partitions, config=config or {})
-
-    def delete_topic(self, bootstrap, topic):
-        self.ask("delete_topic", bootstrap=bootstrap, topic=topic)
-
-    def topic_config(self, bootstrap, topic):
-        return self.ask("topic_config", bootstrap=bootstrap, topic=topic)
-
-    def alter_topic_config(self, bootstrap, topic, config):
-        self.ask("alter_topic_config", bootstrap=bootstrap, topic=topic, config=config)
-
-    def replace_topic_config(self, bootstrap, topic, config):
-        self.ask("replace_topic_config", bootstrap=bootstrap, topic=topic, config=config)
 
 
 # KIP-848 came to the Java client with 4.0, and AlterConfigs left it.

@@ -79,7 +79,36 @@ class Member(GroupMember):
         self.client.ask("close", member=self.number)
 
 
-class ProgramClient(Client):
+class AskedClient(Client):
+    """What every client that is asked in lines of JSON says the same way."""
+
+    @abstractmethod
+    def ask(self, verb: str, **arguments):
+        """The answer of the client's program; raises `Refused`."""
+
+    def offset_at(self, bootstrap, topic, timestamp, partition=0):
+        return self.ask("offset_at", bootstrap=bootstrap, topic=topic, partition=partition, timestamp=timestamp)
+
+    def create_topic(self, bootstrap, topic, partitions=1, config=None):
+        self.ask("create_topic", bootstrap=bootstrap, topic=topic, partitions=partitions, config=config or {})
+
+    def delete_topic(self, bootstrap, topic):
+        self.ask("delete_topic", bootstrap=bootstrap, topic=topic)
+
+    def topic_config(self, bootstrap, topic):
+        return self.ask("topic_config", bootstrap=bootstrap, topic=topic)
+
+    def alter_topic_config(self, bootstrap, topic, config):
+        self.ask("alter_topic_config", bootstrap=bootstrap, topic=topic, config=config)
+
+    def replace_topic_config(self, bootstrap, topic, config):
+        self.ask("replace_topic_config", bootstrap=bootstrap, topic=topic, config=config)
+
+    def topics(self, bootstrap):
+        return self.ask("topics", bootstrap=bootstrap)
+
+
+class ProgramClient(AskedClient):
     @abstractmethod
     def command(self) -> list[str]:
         """The program and its arguments."""
@@ -138,24 +167,3 @@ class ProgramClient(Client):
             count=count,
             commit=commit,
         )
-
-    def offset_at(self, bootstrap, topic, timestamp, partition=0):
-        return self.ask("offset_at", bootstrap=bootstrap, topic=topic, partition=partition, timestamp=timestamp)
-
-    def create_topic(self, bootstrap, topic, partitions=1, config=None):
-        self.ask("create_topic", bootstrap=bootstrap, topic=topic, partitions=partitions, config=config or {})
-
-    def delete_topic(self, bootstrap, topic):
-        self.ask("delete_topic", bootstrap=bootstrap, topic=topic)
-
-    def topic_config(self, bootstrap, topic):
-        return self.ask("topic_config", bootstrap=bootstrap, topic=topic)
-
-    def alter_topic_config(self, bootstrap, topic, config):
-        self.ask("alter_topic_config", bootstrap=bootstrap, topic=topic, config=config)
-
-    def replace_topic_config(self, bootstrap, topic, config):
-        self.ask("replace_topic_config", bootstrap=bootstrap, topic=topic, config=config)
-
-    def topics(self, bootstrap):
-        return self.ask("topics", bootstrap=bootstrap)
